@@ -1,10 +1,10 @@
-"""Tests run on the reference backend even if there is a GPU, except for those of torch.autocast, which differs there."""
+"""Selects the reference backend for all tests, even on a machine with a GPU, except for tests of torch.autocast."""
 
 import pytest
 
 import te_mlir
 
-# Helpers whose assertions say what they compared, as those of tests do.
+# Rewrite the assertions of these helpers, so that failures print the compared values.
 pytest.register_assert_rewrite("jax_compare", "torch_compare")
 
 RECIPES = {

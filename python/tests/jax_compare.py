@@ -1,4 +1,4 @@
-"""What tests of JAX functions share: inputs, and comparisons of results and gradients with JAX's."""
+"""Helpers of tests of JAX functions: inputs, and comparisons of results and gradients with those of JAX."""
 
 import functools
 
@@ -33,7 +33,7 @@ def assert_close(mine, theirs, bound=1e-5):
 
 
 def compare(function, *args, **options):
-    """Results and gradients of all arguments, by te and by JAX."""
+    """Checks that te and JAX compute the same results and gradients of all arguments."""
     compiled = te_mlir.jax.jit(function, **options)
     like = jax.eval_shape(function, *args)
     cotangent = jax.tree.map(lambda a: np.cos(np.arange(a.size)).reshape(a.shape).astype(a.dtype), like)
@@ -42,7 +42,7 @@ def compare(function, *args, **options):
         results, pull = jax.vjp(function, *args)
         return results, pull(cotangent)
 
-    # Jitted, as JAX compiles each operation by itself else.
+    # Jit both, because without jit JAX compiles each operation separately.
     wanted, got = (jax.jit(functools.partial(both, f))(args) for f in (function, compiled))
     assert jax.tree.structure(got) == jax.tree.structure(wanted)
     assert_close(got, wanted)

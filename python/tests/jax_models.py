@@ -1,4 +1,4 @@
-"""Small models, the Llama of examples/jax_llama among them, and other spellings of their parts."""
+"""Small models for tests, such as the Llama of examples/jax_llama, and variants of their parts."""
 
 import pathlib
 import sys
@@ -24,7 +24,7 @@ def rope_by_halves(x, cos, sin):
 
 
 def attention_by_hand(q, k, v):
-    """Heads first, keys repeated, mask of -inf, softmax in f32."""
+    """Attention with the axis of heads first, repeated keys, a mask of -inf, and softmax in f32."""
     q, k, v = (a.transpose(0, 2, 1, 3) for a in (q, k, v))
     repeat = q.shape[1] // k.shape[1]
     k, v = (jnp.repeat(a, repeat, axis=1) for a in (k, v))
@@ -67,7 +67,7 @@ def llama_loss(params, ids, labels, loss=cross_entropy, **options):
 
 
 def gpt_params(key, dtype=jnp.float32, width=64):
-    """Weights [in, out]."""
+    """Parameters whose weights are stored as [in, out]."""
     a, b = jax.random.split(key)
     return {
         "gamma": jnp.linspace(0.5, 1.5, width, dtype=dtype),

@@ -1,4 +1,4 @@
-"""Small models: what an importer of PyTorch graphs meets, and a Llama of Hugging Face's."""
+"""Small PyTorch models for tests of the importer, and a Llama of the library transformers."""
 
 import torch
 import torch.nn.functional as F
@@ -33,7 +33,7 @@ def repeat_kv(x, count):
 
 
 class Llama(nn.Module):
-    """Embedding, layers of attention and MLP, a head; returns loss and logits."""
+    """An embedding, layers of attention and MLP, and a head. Returns loss and logits."""
 
     def __init__(
         self, vocabulary=64, width=64, heads=4, kv_heads=2, hidden=128, layers=1, norm=RMSNorm, mask=False, gqa=False
@@ -94,7 +94,7 @@ class Llama(nn.Module):
 
 
 class GPT(nn.Module):
-    """A block with layer norms, biases and gelu, on floats."""
+    """A transformer block with layer norms, biases and gelu. The input is floating-point."""
 
     def __init__(self, width=64, approximate="tanh"):
         super().__init__()
@@ -107,7 +107,7 @@ class GPT(nn.Module):
 
 
 def hugging_face_llama(layers=1, **options):
-    """transformers' Llama with the sizes of `Llama`, random weights, float32."""
+    """The Llama of transformers with the sizes of `Llama` and random float32 weights."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     sizes = dict(vocab_size=64, hidden_size=64, intermediate_size=128, num_attention_heads=4, num_key_value_heads=2)

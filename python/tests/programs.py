@@ -1,4 +1,4 @@
-"""Small programs of the builder, and what is given to them."""
+"""Small programs of the builder, and inputs for them."""
 
 import ml_dtypes
 import numpy as np
@@ -11,7 +11,7 @@ bf16 = ml_dtypes.bfloat16
 
 
 def linear(recipe=None):
-    """A layer without a bias."""
+    """A linear layer without a bias."""
     module = build.Module(recipe)
     with module.function("linear") as f:
         x = f.argument("x", (32, 64))
@@ -21,7 +21,7 @@ def linear(recipe=None):
 
 
 def count(names=("n",)):
-    """States to which each call adds x."""
+    """A program whose states are increased by x in each call."""
     module = build.Module()
     with module.function("count") as f:
         x = f.argument("x", (4,), "float32")
@@ -35,7 +35,7 @@ def draw(shape, seed=0):
 
 
 def train_step(reference, **options):
-    """PyTorch, the step of `linear` and its backward in 8 bits, and tensors for it."""
+    """(torch, the compiled forward and backward of `linear` with FP8, input tensors)."""
     torch = pytest.importorskip("torch")
     step = te_mlir.compile(
         linear(), "linear", recipe=te_mlir.Float8CurrentScaling(), vjp=True, context=reference, **options

@@ -1,4 +1,4 @@
-"""Calls of a step: arrays in and out without copies, states, and every misuse."""
+"""Calls of a step: arrays that are passed and returned without copies, states, and errors for invalid arguments."""
 
 import ctypes
 import gc
@@ -20,8 +20,8 @@ def test_result_is_the_product(step):
     x, w = draw((32, 64)), draw((48, 64), 1)
     y = step(x=x, w=w)["y"]
     assert y.dtype == bf16 and y.shape == (32, 48)
-    # Products of bf16 are exact in f64, and so is a sum of 64 of them up to 2^-45; one rounding to f32 for each
-    # of the 64 additions in f32, and one to bf16.
+    # Products of bf16 are exact in f64, and the error of a sum of 64 of them is at most 2^-45. The step rounds each of
+    # the 64 additions to f32, and the result to bf16.
     exact = x.astype(np.float64) @ w.astype(np.float64).T
     bound = 64 * 2.0**-24 * (np.abs(x.astype(np.float64)) @ np.abs(w.astype(np.float64)).T) + 2.0**-8 * np.abs(exact)
     assert (np.abs(y.astype(np.float64) - exact) <= bound).all()
@@ -56,7 +56,7 @@ def test_out_is_written_in_place(step):
 
 
 class OnlyDLPack:
-    """An array of a library that te_mlir does not know."""
+    """An array of an unknown library, which supports only DLPack."""
 
     def __init__(self, array):
         self.array = array
@@ -122,7 +122,7 @@ def test_states_are_carried_by_name(reference):
     scale = step.state["w.x.scale"].numpy()
     assert scale == np.float32(448) / np.float32(np.abs(x.astype(np.float32)).max())
 
-    # Its own array as a state is read and written in place, and goes on from there.
+    # An array of the caller that is set as a state is read and written in place.
     mine = {name: np.array(tensor.numpy()) for name, tensor in step.state.items()}
     other = te_mlir.compile(linear(recipe), "linear", context=reference)
     other.set_state(mine)
@@ -131,7 +131,7 @@ def test_states_are_carried_by_name(reference):
     assert mine["w.x.amax_history"][-1] == 4 * np.abs(x.astype(np.float32)).max()
 
 
-# Misuse
+# Invalid arguments
 
 
 def misuses():
@@ -187,7 +187,7 @@ def test_tensors_with_the_negative_bit_are_told(step):
 
 
 class ElsewhereTensor:
-    """An array on a device that the step is not on."""
+    """An array on another device than the step."""
 
     def __init__(self, device):
         self.device = device
@@ -209,7 +209,7 @@ def test_other_devices_are_told(step):
 
 def test_streams_of_other_devices_are_told(step):
     class Stream:
-        """What torch.cuda.Stream has."""
+        """The attribute of torch.cuda.Stream that te_mlir reads."""
 
         cuda_stream = 4096
 
@@ -244,7 +244,7 @@ def test_a_state_without_a_value_is_told(reference):
 
 
 class ReadOnlyDLPack(OnlyDLPack):
-    """Says by DLPack's flag that it may not be written."""
+    """An array that is read-only according to DLPack's flag."""
 
     def __init__(self, array):
         super().__init__(array)
@@ -268,7 +268,7 @@ def test_read_only_arrays_are_read_and_not_written(reference, array):
     n = np.zeros(4, np.float32)
     step.set_state({"n": n})
     step(x=array)
-    # One that was made read-only meanwhile.
+    # The array becomes read-only after the first call.
     n.setflags(write=False)
     with pytest.raises(te_mlir.ArgumentError, match="argument 'n'"):
         step(x=array)

@@ -81,7 +81,7 @@ def test_unknown_options_and_entries_are_errors(reference):
         te_mlir.compile(linear(), "linear", context=reference, colour="red")
     with pytest.raises(te_mlir.CompileError, match="but got 'main-gard'; the nearest is 'main-grad'"):
         te_mlir.compile(linear(), "linear", context=reference, main_gard=True)
-    with pytest.raises(te_mlir.CompileError, match="^error: option 'recipe'"):  # at no place in the program
+    with pytest.raises(te_mlir.CompileError, match="^error: option 'recipe'"):  # the message has no location
         te_mlir.compile(linear(), "linear", context=reference, recipe="float7")
     with pytest.raises(te_mlir.CompileError, match="the program has 'linear'"):
         te_mlir.compile(linear(), "bilinear", context=reference)
@@ -105,7 +105,7 @@ def test_a_long_compilation_is_shown_on_a_terminal(reference, monkeypatch):
 
 
 def test_strict_refuses_a_fall_back(reference):
-    # No recipe asked for high precision of this product, but delayed scaling's dgrad cannot be overridden.
+    # The recipe does not request high precision for this GEMM, but the dgrad of delayed scaling cannot be overridden.
     with pytest.raises(te_mlir.CompileError, match="delayed"):
         te_mlir.compile(linear(te_mlir.DelayedScaling()), "linear", backward_override="dequantized", context=reference)
 
@@ -164,7 +164,7 @@ def test_pictures_open_in_a_browser_without_a_network(tmp_path):
     )
     headings = re.findall("<h2>(.*?)</h2>", run.stdout)
     assert headings == ["As written", "As it runs", "Precision", "Memory", "Launches"]
-    # What the browser made of it: elements of SVG, and no complaint.
+    # The browser rendered SVG elements and reported no errors.
     assert run.stdout.count("<rect") > 10 and "CONSOLE" not in run.stderr
     assert not re.findall(r"(?:src|href)=.?https?:", run.stdout)
 

@@ -14,7 +14,7 @@ from te_mlir import build  # noqa: E402
 
 
 def linear():
-    """A layer whose states are those of delayed scaling, and a number that counts the calls."""
+    """A linear layer with the states of delayed scaling, and a state that counts the calls."""
     module = build.Module()
     with module.function("step") as f:
         x = f.argument("x", (32, 64), "float32")
@@ -55,7 +55,7 @@ def through_pickle(step):
 @pytest.mark.parametrize("cuda_graph", [False, True])
 def test_a_copy_goes_on_alone(copied, cuda_graph):
     step = te_mlir.compile(linear(), "step", recipe=RECIPE, cuda_graph=cuda_graph)
-    # States of the caller's own are copied too.
+    # States that the caller set are also copied.
     counted = np.full((), 7, np.float32)
     step.set_state({"count": counted})
     call(step, 1)

@@ -1,4 +1,4 @@
-"""Diagnostics and functions as records: what a program asks instead of reading text."""
+"""Diagnostics and functions as records, which programs read instead of text."""
 
 import dataclasses
 import pickle
@@ -10,7 +10,7 @@ from te_mlir import build
 
 
 def mlp(sizes):
-    """Linear layers one after another, of these widths; the first is that of x."""
+    """Consecutive linear layers of these widths; the first is the width of x."""
     module = build.Module()
     with module.function("mlp") as f:
         x = f.argument("x", (32, sizes[0]))
@@ -34,7 +34,7 @@ def test_sizes_of_layers_are_data():
     assert (said.severity, said.code) == ("error", "size-multiple")
     assert (said.size, said.multiple) == (24, 16)
     assert said.message.startswith("expected the columns of ")
-    # As the text has it.
+    # str() of a diagnostic is a line of the message.
     assert str(said) in str(error).splitlines()
     with pytest.raises(dataclasses.FrozenInstanceError):
         said.size = 32

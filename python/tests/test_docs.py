@@ -1,4 +1,4 @@
-"""Every Python block of the pages runs, in order."""
+"""Runs every Python block of the documentation pages, in order."""
 
 import pathlib
 import re

@@ -1,4 +1,4 @@
-"""Patterns that both frontends find: each is written once, and imported from PyTorch and from JAX."""
+"""Patterns of both frontends: each program is written once, and imported from PyTorch and from JAX."""
 
 import math
 
@@ -11,7 +11,7 @@ ANGLES = np.arange(8, dtype=np.float32)[:, None] / 10 ** np.arange(4, dtype=np.f
 
 
 class Torch:
-    """Operations as PyTorch has them."""
+    """Operations of PyTorch."""
 
     def __init__(self):
         import torch
@@ -30,7 +30,7 @@ class Torch:
         self.torch = torch
 
     def model(self, function, *others):
-        """A layer and `function` of it; and the same compiled. others: arrays are parameters."""
+        """(A model with a layer and `function` of it, the compiled model). others: arrays that become parameters."""
         import te_mlir.torch
 
         torch = self.torch
@@ -56,13 +56,13 @@ class Torch:
         return "".join(region.function.to_mlir() for region in graph.regions)
 
     def call(self, function):
-        """Results of `function` of a layer in f32, those of PyTorch, and the program."""
+        """(Results of the compiled `function` of a layer in f32, those of PyTorch, the text of the program)."""
         model, compiled = self.model(function)
         found = [[y.detach().float().numpy() for y in run(self.torch.tensor(H))] for run in (compiled, model)]
         return *found, self.text(compiled)
 
     def run(self, function, *others):
-        """The program of `function` of a layer; its results and gradients are those of PyTorch."""
+        """Checks results and gradients of `function` of a layer against PyTorch; returns the text of the program."""
         torch = self.torch
         (model, compiled), x = self.model(function, *others), torch.tensor(H)
         got, wanted = [], []
@@ -77,7 +77,7 @@ class Torch:
 
 
 class Jax:
-    """Operations as JAX has them."""
+    """Operations of JAX."""
 
     def __init__(self):
         import jax
@@ -97,7 +97,7 @@ class Jax:
         self.jax, self.jnp = jax, jnp
 
     def call(self, function):
-        """Results of `function` of a layer in f32, those of JAX, and the program."""
+        """(Results of the compiled `function` of a layer in f32, those of JAX, the text of the program)."""
         import te_mlir.jax
 
         def model(x, w, g, b):
@@ -109,7 +109,10 @@ class Jax:
         return *found, compiled.lower(*arguments).text()
 
     def run(self, function, *others):
-        """The program of `function` of a layer; its results and gradients are those of JAX. others: arrays are arguments."""
+        """Checks results and gradients of `function` of a layer against JAX; returns the text.
+
+        others: arrays that become arguments.
+        """
         import te_mlir.jax
 
         jax, jnp = self.jax, self.jnp
@@ -204,7 +207,7 @@ def test_patterns_of_both_frontends(framework, name):
     function, op = PATTERNS[name]
     text = framework.run(lambda h, g, b: function(framework, h, g, b))
     assert text.count(op) == 1, text
-    # It is all that there is beside the product.
+    # The program has no elementwise operation.
     assert "arith." not in text.replace("arith.constant", "") or "another" in name, text
 
 
@@ -285,7 +288,7 @@ def test_what_a_program_rounds_and_widens_is_rounded(framework, name, both, dtyp
     got, wanted, text = framework.call(widened)
     bound = 1e-5 if dtype == "float32" else 3e-2
     assert all(np.allclose(a, b, rtol=bound, atol=bound) for a, b in zip(got, wanted))
-    # It is computed once, in its own type.
+    # There is one operation, which computes in the operand's type.
     (line,) = [line for line in text.splitlines() if op in line]
     assert ("bf16" in line) == (dtype == "bfloat16") and ("f32>" in line) == (dtype == "float32"), line
     assert not both or (got[0] == got[1]).all()
@@ -318,7 +321,7 @@ def test_a_vector_that_a_program_rounds_is_added_rounded(framework, dtype):
 def test_a_vector_is_added_in_the_type_of_the_sum(x, b):
     pytest.importorskip("torch")
     f = Torch()
-    # Of what is no GEMM, whose bias it would be.
+    # relu(h) is not the result of a GEMM, so the sum is not a linear layer with a bias.
     got, wanted, text = f.call(lambda h, g, v: (f.cast(f.relu(h), x) + f.cast(v, b),))
     (line,) = [line for line in text.splitlines() if "te.bias_add" in line]
     assert "tensor<16x64xf32>, tensor<64xf32>" in line, line
@@ -346,7 +349,7 @@ def normal(number, *shape):
     return (np.random.default_rng(number).normal(size=shape) / shape[0] ** 0.5).astype(np.float32)
 
 
-#: Of a layer [16, 64], a weight and a bias: the function, the weight, and whether te reads it as [in, out].
+#: Each has a function of a layer [16, 64], a weight and a bias; the weight; and whether te reads it as [in, out].
 LAYERS = {
     "in, out": (lambda f, h, w, b: h @ w + b, normal(4, 64, 96), True),
     "out, in": (lambda f, h, w, b: h @ w.T + b, normal(4, 96, 64), False),
@@ -367,7 +370,7 @@ def test_layers_of_both_frontends(framework, name):
     assert ("transposed_weight" in lines[1]) == transposed, lines[1]
 
 
-#: What is added that is no bias: of each row, of a layer that is used again, and in another type.
+#: Sums that are not a bias: one per row, of a layer with another reader, or in another type.
 NO_BIAS = {
     "of rows": lambda f, h, w, b: h @ w + f.relu(h @ w),
     "used again": lambda f, h, w, b: (lambda y: (y + b) * f.relu(y))(h @ w),
@@ -408,7 +411,7 @@ def by_heads(f, y):
     return [part.reshape(16, 4, 16).swapaxes(0, 1) for part in f.split(y, 3)]
 
 
-#: Three parts of 64 columns of a layer [16, 192]: how they are read.
+#: Ways to read three parts of 64 columns of a layer [16, 192].
 PARTS = {
     "split": lambda f, y: f.split(y, 3),
     "slices": in_slices,
@@ -417,7 +420,7 @@ PARTS = {
     "heads": by_heads,
     "a reshape before": lambda f, y: f.split(y.reshape(2, 8, 192), 3),
 }
-#: The layer, of a weight [in, out] and a bias.
+#: Each has the layer, with a weight [in, out] and a bias, and whether the bias is used.
 WHOLE = {
     "no bias": (lambda f, h, w, b: h @ w, False),
     "bias": (lambda f, h, w, b: h @ w + b, True),
@@ -454,7 +457,7 @@ def test_parts_of_what_is_cast_are_rounded(framework):
         assert not (mine.view(np.uint32) & 0xFFFF).any()
 
 
-#: Those that are no columns, or beside which all is read.
+#: Views that are not columns, and columns of a layer that is also read as a whole.
 NO_PARTS = {
     "rows": lambda f, y, v: f.relu(y[:8]) + y[8:],
     "every second": lambda f, y, v: f.relu(y[..., ::2]) + y[..., 1::2],
@@ -467,7 +470,7 @@ def test_what_is_nearly_a_part_of_both_is_none(framework, name):
     def function(h, g, b, w, v):
         return NO_PARTS[name](framework, framework.relu(h) @ w, v)
 
-    with pytest.raises(Exception, match="is a slice or a broadcast view|is not followed"):
+    with pytest.raises(Exception, match="is a slice or a broadcast view|is not imported"):
         framework.run(function, normal(4, 64, 192), normal(5, 192, 96))
 
 

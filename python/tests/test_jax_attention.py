@@ -1,4 +1,4 @@
-"""Attention of JAX functions: under a window, with capped scores, and with sinks."""
+"""Attention in JAX functions: with a window, with capped scores, and with sinks."""
 
 import pytest
 
@@ -16,7 +16,10 @@ from te_mlir.errors import ImportFailure
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("left", [1, 2, 5, 14, 15, 40])
 def test_attention_under_a_window(left, causal):
-    """A window to the left alone, or of both sides where what is ahead is hidden; one of the sequence is none."""
+    """A window on the left, or on both sides if a causal mask hides the right one.
+
+    A window as long as the sequence has no effect.
+    """
 
     def function(x, wq, wkv):
         q, kv = (x @ wq).reshape(2, 16, 4, 16), (x @ wkv).reshape(2, 16, 2, 16)
@@ -34,7 +37,7 @@ CAUSAL = np.tri(16, dtype=bool)
 
 
 def by_hand(weigh):
-    """Attention of 16 tokens whose softmax is of `weigh` of the scores."""
+    """Attention of 16 tokens, whose softmax is applied to `weigh(scores)`."""
 
     def function(x, wq, wkv):
         q, kv = (x @ wq).reshape(2, 16, 4, 16), (x @ wkv).reshape(2, 16, 2, 16)
@@ -95,11 +98,11 @@ def test_scores_that_are_capped_otherwise_are_told(weigh, reason):
         te_mlir.jax.compile(function, args)
 
 
-# Sinks
+# Attention sinks
 
 
 def sunk(weigh, grouped=False):
-    """Attention of 16 tokens with the weights `weigh` of the scores and a number for each head."""
+    """Attention of 16 tokens with the weights `weigh(scores, sinks)`, where sinks has one number for each head."""
 
     def function(x, wq, wkv, sinks):
         q, kv = (x @ wq).reshape(2, 16, 2, 2, 16), (x @ wkv).reshape(2, 16, 2, 16)
@@ -117,7 +120,7 @@ def sunk(weigh, grouped=False):
 
 
 def beside(s, n):
-    """Scores, and a column of sinks."""
+    """Concatenates a column of sinks to the scores."""
     return jnp.concatenate([s, jnp.broadcast_to(n, s.shape[:-1] + (1,))], -1)
 
 
@@ -159,11 +162,11 @@ def test_attention_with_sinks(weigh, grouped, request):
 )
 def test_what_are_nearly_sinks_is_told(weigh):
     function, *args = sunk(weigh)
-    with pytest.raises(ImportFailure, match="a product of batches has no counterpart in te but in attention"):
+    with pytest.raises(ImportFailure, match="a batched matrix product has no counterpart in te except in attention"):
         te_mlir.jax.compile(function, args)
 
 
 def test_sinks_of_positions_are_told():
     function, *args = sunk(lambda s, n: without_last(beside(s, jnp.tile(n, (2, 4, 4, 1)).reshape(2, 4, 16, 1))))
-    with pytest.raises(ImportFailure, match=r"its sinks are \[.*\], and not one number for each head"):
+    with pytest.raises(ImportFailure, match=r"expected its sinks to have one number for each head, but got \["):
         te_mlir.jax.compile(function, args)

@@ -1,4 +1,4 @@
-"""Programs of the dialect as functions of JAX arrays: bits of te_mlir.compile, and JAX's transformations."""
+"""Programs of the dialect as functions of JAX arrays: the bits of te_mlir.compile, and JAX's transformations."""
 
 import gc
 import os
@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-# Two devices of the CPU; read when JAX makes its first array.
+# Create two CPU devices. JAX reads the variable when it creates its first array.
 os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
 jax = pytest.importorskip("jax")
 
@@ -43,7 +43,7 @@ def arrays():
     keys = jax.random.split(jax.random.key(0), 4)
     shapes = {"x": (64, 64), "up": (128, 64), "down": (64, 128), "dy": (64, 64)}
     made = {n: jax.random.normal(k, s, jnp.bfloat16) for k, (n, s) in zip(keys, shapes.items())}
-    # What quantisers find hard; subnormals, as XLA's threads would flush them.
+    # Values that are hard to quantise, and subnormals, which XLA's threads could flush.
     made["x"] = made["x"].at[0, :4].set(jnp.array([0.0, -0.0, 1e-40, 3e4], jnp.bfloat16)).at[1].multiply(1e-38)
     return made
 
@@ -62,7 +62,7 @@ def load(**options):
 
 
 def test_bits_are_those_of_compile(recipe, reference, arrays):
-    """Results, gradients and states of two steps, by jit and without."""
+    """Results, gradients and states of two steps, with and without jax.jit."""
     step = te_mlir.compile(TEXT, "mlp", recipe=recipe, vjp=True, context=reference)
     host = {name: np.asarray(arrays[name]) for name in ("x", "up", "down")}
     function = load(recipe=recipe)
@@ -107,12 +107,12 @@ def test_forward_and_its_states(recipe, reference, arrays):
     results, after = jax.jit(lambda state, *a: function(*a, state=state))(state, *operands(arrays))
     assert same(results["y"], wanted["y"])
     assert all(same(after[name], step.state[name].numpy()) for name in step.state_names)
-    # The state that was given is as it was.
+    # The state that was passed has not changed.
     assert all(same(state[name], function.init_state()[name]) for name in state)
 
 
 def test_a_pullback_runs_twice(arrays):
-    """What the forward leaves is a value: no backward spends it."""
+    """The values that the forward saves are arrays, so a backward can run again."""
     function = load(recipe=te_mlir.Float8CurrentScaling())
     _, pull = jax.vjp(lambda *a: function(*a)["y"], *operands(arrays))
     first, other, again = pull(arrays["dy"]), pull(-arrays["dy"]), pull(arrays["dy"])
@@ -140,7 +140,7 @@ def test_gradients_of_what_is_asked_for(arrays):
 
 
 def test_nothing_is_copied(arrays):
-    """XLA's program of a forward and a backward is two custom calls and no copy."""
+    """XLA's program for a forward and a backward has two custom calls and no copy."""
     function = load(recipe=te_mlir.Float8CurrentScaling())
 
     def gradients(x, up, down, dy):
@@ -155,7 +155,7 @@ def test_nothing_is_copied(arrays):
 def test_donated_states_are_changed_in_place():
     function = te_mlir.jax.load(COUNTER, "count")
     x = jnp.ones(256)
-    # States first: JAX gives donated memory to the first result of the same type.
+    # The state is the first result, because JAX gives donated memory to the first result of the same type.
     step = jax.jit(lambda state, x: function(x, state=state)[::-1], donate_argnums=0)
     state = function.init_state()
     address = state["n"].unsafe_buffer_pointer()
@@ -164,7 +164,7 @@ def test_donated_states_are_changed_in_place():
         state, results = step(state, x)
         assert (results["y"] == n).all() and (state["n"] == 2 * n).all()
         assert before["n"].is_deleted() and state["n"].unsafe_buffer_pointer() == address
-    # Without donation the old value stays.
+    # Without donation, the old value is kept.
     _, after = function(x, state=state)
     assert (state["n"] == 16).all() and (after["n"] == 32).all()
 
@@ -184,7 +184,7 @@ def test_two_devices(arrays):
     here = function(*operands(arrays))["y"]
     there = function(*jax.device_put(operands(arrays), devices[1]))["y"]
     assert there.devices() == {devices[1]} and same(here, there)
-    # Both at once, each on the rows of its device.
+    # Run on both devices at once, each with its own rows.
     mesh = jax.sharding.Mesh(np.array(devices), ("data",))
     rows, whole = jax.sharding.PartitionSpec("data"), jax.sharding.PartitionSpec()
     sharded = jax.shard_map(
@@ -197,7 +197,7 @@ def test_two_devices(arrays):
 
 @pytest.mark.parametrize("check", [True, False])
 def test_gradients_of_what_two_devices_share(arrays, check):
-    """As JAX gives them: added up over the devices where it follows what varies between them."""
+    """As in JAX: gradients are summed over the devices if JAX tracks which values vary between them."""
     mesh = jax.sharding.Mesh(np.array(jax.devices("cpu")), ("data",))
     rows, whole = jax.sharding.PartitionSpec("data"), jax.sharding.PartitionSpec()
     x, up, down = (a.astype(jnp.float32) for a in operands(arrays))
@@ -241,7 +241,7 @@ def test_below_scan_and_map(arrays):
 def test_vmap_and_forward_mode_are_refused(arrays):
     function = load()
     x, up, down = operands(arrays)
-    with pytest.raises(ArgumentError, match="'mlp': .*below jax.vmap, .* use jax.lax.map"):
+    with pytest.raises(ArgumentError, match="'mlp': .* jax.vmap would add a dimension; .* use jax.lax.map"):
         jax.vmap(lambda x: function(x, up, down)["y"])(jnp.stack([x, x]))
     with pytest.raises(TypeError, match="forward-mode"):
         jax.jvp(lambda x: function(x, up, down)["y"], (x,), (x,))

@@ -1,4 +1,4 @@
-"""Losses as they are written with JAX: means and sums of a cross entropy, masked; and what is nearly one."""
+"""Losses as JAX programs write them: means and sums of a cross entropy, with masks; and near misses."""
 
 import random
 
@@ -37,7 +37,7 @@ def by_number(logits, labels):
     return -log_softmax(matrix)[jnp.arange(len(matrix)), labels.reshape(-1)].reshape(labels.shape)
 
 
-#: The cross entropy of each row.
+#: Formulas for the cross entropy of each row.
 ROWS = {
     "optax": lambda h, t: optax("softmax_cross_entropy_with_integer_labels", h, t),
     "optax-one-hot": lambda h, t: optax("softmax_cross_entropy", h, one_hot(t, h.shape[-1])),
@@ -51,7 +51,7 @@ ROWS = {
     "vmap": of_rows,
     "by-number": by_number,
 }
-#: What is made of them and of a mask.
+#: Formulas for the loss, from the rows and a mask.
 WHOLE = {
     "mean": lambda nll, m: nll.mean(),
     "mean-of-means": lambda nll, m: nll.mean(-1).mean(),
@@ -74,7 +74,7 @@ WHOLE = {
     "not-below": lambda nll, m: (nll * m).sum() / jnp.maximum(m.sum(), 50),
     "rounded-count": lambda nll, m: (nll * m).sum() / m.astype(jnp.bfloat16).sum().astype(jnp.float32),
 }
-#: Parts and orders of the rows.
+#: Slices and permutations of the rows.
 VIEWS = {
     "whole": lambda a: a,
     "shifted": lambda a: a[:, 1:] if a.ndim == 2 else a[:, :-1],
@@ -102,7 +102,7 @@ def check(rows, whole, view=lambda a: a, inputs=None):
 
 @pytest.mark.parametrize("rows", ROWS)
 def test_the_cross_entropy_of_rows(rows):
-    """One operation, of a mean that is masked by labels."""
+    """Each formula of the rows becomes one operation if labels mask the mean."""
     x, w, labels, mask = arguments()
     labels = np.where(mask, labels, -100)
 
@@ -113,7 +113,8 @@ def test_the_cross_entropy_of_rows(rows):
 
     text = compare(loss, x, w, labels).text()
     assert text.count("te.cross_entropy") == 1
-    # Rows of zeros count where one-hot labels are beyond the classes; else it is the mean that te has.
+    # If one-hot labels are out of range, their rows of zeros count in JAX's mean, so a multiplication corrects te's
+    # mean.
     assert ("mulf" in text) == (rows in ("one-hot", "optax-one-hot"))
 
 
@@ -143,14 +144,17 @@ def test_sums_over_rows_and_classes_at_once():
 
 
 def test_labels_beyond_the_classes():
-    """One-hot rows of zeros, which a mean counts; clamped, the last class. Negative ones count back."""
+    """With one-hot labels out of range, a mean counts rows of zeros.
+
+    Gathers clamp to the last class; negative labels count back.
+    """
     x, w, labels, mask = arguments()
     for beyond in (np.where(mask, labels, 32), np.where(mask, labels, -3), np.where(mask, labels, -33)):
         for rows in ("one-hot", "optax-one-hot", "clamped"):
             for whole in ("mean", "masked", "sum"):
                 check(ROWS[rows], WHOLE[whole], inputs=(x, w, beyond.astype(np.int32), labels > 9))
     check(ROWS["taken"], WHOLE["mean"], inputs=(x, w, np.where(mask, labels, -3).astype(np.int32), mask))
-    # The type of the labels has no -100.
+    # The type of the labels cannot represent -100.
     check(ROWS["taken"], WHOLE["clip"], inputs=(x, np.repeat(w, 8, 1), labels.astype(np.uint8), mask))
 
 
@@ -162,7 +166,7 @@ def test_no_row_counts():
 
 
 def test_counts_of_tokens_are_results_too():
-    """A sum for a trainer that divides by the tokens of all micro-batches."""
+    """A sum, for a trainer that divides by the number of tokens in all micro-batches."""
 
     def function(w, x, labels, mask):
         return (ROWS["optax"](x @ w, labels) * mask).sum(), mask.sum()
@@ -183,7 +187,7 @@ def nll(h, t):
     return -taken(log_softmax(h), t)[..., 0]
 
 
-#: Of [12, 12] logits and [12] labels.
+#: Functions of [12, 12] logits and [12] labels.
 NEAR = {
     "mask-of-rows-for-one-hot": lambda h, t: -(log_softmax(h) * (t[:, None] == 0)).sum(-1).mean(),
     "classes-from-one": lambda h, t: -(log_softmax(h) * (t[:, None] == jnp.arange(12) + 1)).sum(-1).mean(),
@@ -220,7 +224,7 @@ NEAR = {
     "divided-by-a-value": lambda h, t: nll(h, t).sum() / jnp.abs(h).sum(),
     "largest-row": lambda h, t: nll(h, t).max(),
     "rows": nll,
-    # Those that te has.
+    # The following are imported.
     "mask-and-another-count": lambda h, t: (nll(h, t) * (t > 3)).sum() / (t > 5).sum(),
     "mask-moved": lambda h, t: (nll(h, t) * jnp.roll(t > 5, 1)).sum() / (t > 5).sum(),
     "mask-turned": lambda h, t: (nll(h, t).reshape(3, 4) * (t > 5).reshape(4, 3).T).sum() / (t > 5).sum(),
@@ -241,7 +245,7 @@ HAS = list(NEAR)[list(NEAR).index("mask-and-another-count") :]
 
 @pytest.mark.parametrize("name", NEAR)
 def test_what_is_nearly_a_loss(name):
-    """Refused, or with JAX's values and gradients."""
+    """The function is rejected, or has JAX's values and gradients."""
     function = lambda x, w, t: NEAR[name](x @ w, t)  # noqa: E731
     if name in HAS:
         assert "te.cross_entropy" in compare(function, X, W, LABELS).text()
@@ -254,24 +258,24 @@ def test_weights_that_are_no_mask_are_told():
     def function(x, w, t, weights):
         return (nll(x @ w, t) * weights).sum() / weights.sum()
 
-    with pytest.raises(ImportFailure, match=r"cross entropy of each row has .* known to be 0 or 1 .*loss \* \(w > 0\)"):
+    with pytest.raises(ImportFailure, match=r"cross entropy of each row has .* 0 and 1: .*loss \* \(w > 0\)"):
         te_mlir.jax.compile(function, (X, W, LABELS, np.ones(12, np.float32)))
 
 
 def test_weights_that_are_constants():
-    """A loss of integers alone is no number that JAX makes."""
+    """JAX does not compute a loss whose only arguments are integers; te does."""
     compiled = te_mlir.jax.compile(lambda t: nll(jnp.asarray(X)[t] @ W, t).mean(), (LABELS,))
     assert abs(compiled(LABELS) - nll(X[LABELS] @ W, LABELS).mean()) < 1e-5
 
 
 def test_reshapes_that_transpose():
-    """`lax.reshape(dimensions=)`, of what is computed and of labels."""
+    """`lax.reshape(dimensions=)` of a compiled value and of labels."""
     function = lambda x, w: jax.lax.reshape(x @ w, (4, 36), (1, 0)) * 2  # noqa: E731
     compare(function, X, W)
 
 
 def test_slices_at_known_places():
-    """Gathers and dynamic slices, where places beyond the end are moved to it."""
+    """Gathers and dynamic slices at constant indices, which are clamped if they are out of range."""
     for function in (
         lambda h: h.take(3, axis=0),
         lambda h: jax.lax.dynamic_slice(h, (9, 0), (8, 12)),

@@ -1,4 +1,4 @@
-"""Fused products that are read in parts: queries, keys and values of one, and gates beside what they gate."""
+"""Fused layers whose columns are read in parts: queries, keys and values, or gates with the values that they gate."""
 
 import random
 
@@ -32,7 +32,7 @@ def attend(q, k, v):
 
 
 def turned(q, k, v):
-    """Heads before the sequence."""
+    """Attention with the axis of heads before that of the sequence."""
     seen = jnp.tril(jnp.ones((16, 16), bool))
     scores = jnp.where(seen, q @ k.swapaxes(-1, -2) / 4, -1e30)
     return (jax.nn.softmax(scores, -1) @ v).swapaxes(1, 2)
@@ -49,7 +49,7 @@ def slices(h):
     return [h[..., n * 64 : n * 64 + 64] for n in range(3)]
 
 
-#: Of X and a weight.
+#: Functions of X and a weight.
 FUSED = {
     "split": (lambda x, w: attend(*jnp.split(x @ w, 3, -1)), W3),
     "slices": (lambda x, w: attend(*slices(x @ w)), W3),
@@ -83,7 +83,7 @@ def gated(activation, first=0):
     return function
 
 
-#: Those that `te.activation` reads whole.
+#: Gated activations that `te.activation` reads as one tensor of both halves.
 WHOLE = {
     "swiglu": gated(jax.nn.silu),
     "geglu": gated(jax.nn.gelu),
@@ -95,7 +95,7 @@ WHOLE = {
     ),
     "result": lambda x, w, down: (lambda a, b: (jax.nn.silu(a) * b @ down, b))(*jnp.split(x @ w, 2, -1)),
 }
-#: Those that are products of their own.
+#: Gated activations that become two separate GEMMs.
 APART = {
     "second-first": gated(jax.nn.silu, 1),
     "glu": lambda x, w, down: jax.nn.glu(x @ w) @ down,
@@ -134,13 +134,13 @@ def test_halves_that_are_gated(name):
     ids=["batches", "tokens", "strides", "runs", "sum"],
 )
 def test_parts_that_are_no_columns_are_told(function):
-    with pytest.raises(ImportFailure, match="a slice or a broadcast view|is not followed|by itself"):
+    with pytest.raises(ImportFailure, match="a slice or a broadcast view|is not imported|except in"):
         te_mlir.jax.compile(lambda x, w: function(jnp.tanh(x) @ w, w), (X, W2))
 
 
 @pytest.mark.parametrize("seed", range(16))
 def test_random_parts(seed):
-    """Reshapes, transposes, slices and indices of a product, each part then read by another."""
+    """Reshapes, transposes, slices and indices of a layer's result, where each part is read by another operation."""
     rng = random.Random(seed)
     sizes = rng.choice([[4, 6, 8], [8, 24], [2, 3, 4, 8], [192], [3, 64]])
 
@@ -157,7 +157,7 @@ def test_random_parts(seed):
         for size in sizes:
             count = rng.randint(1, size)
             plan.append((rng.randint(0, size - count), count) if rng.random() < 0.6 else (0, size))
-        # Of a value that is read whole, too, parts are none.
+        # A slice of the whole value would not be a part, so draw again.
         return plan if any(count < size for (_, count), size in zip(plan, sizes)) else part()
 
     plans = [part() for _ in range(3)]
@@ -177,7 +177,7 @@ def test_random_parts(seed):
 
 
 def test_parts_of_a_weight_are_weights():
-    """Casts of them are kept, reports name them, and gradients are one array again, under a recipe too."""
+    """Casts of parts are cached, reports name the parts, and the gradient is one array, also with a recipe."""
     loss = lambda w, x: attend(*jnp.split(jnp.tanh(x) @ w.astype(jnp.bfloat16), 3, -1))  # noqa: E731
     x = X.astype(jnp.bfloat16)
     compiled = te_mlir.jax.jit(loss, recipe=te_mlir.Float8CurrentScaling())

@@ -1,4 +1,4 @@
-"""JAX functions that are nearly what te has: refused, or with the values and gradients that JAX gives them."""
+"""JAX functions that nearly match a pattern: they are rejected, or have JAX's values and gradients."""
 
 import functools
 import math
@@ -20,7 +20,7 @@ stopped = jax.lax.stop_gradient
 
 
 def normal(number, *shape):
-    # Of NumPy, as JAX reads its flags when it makes the first array.
+    # Use NumPy, because JAX reads its flags when it creates its first array.
     return np.random.default_rng(number).normal(size=shape).astype(np.float32)
 
 
@@ -49,7 +49,7 @@ def mean_loss(logits, over=lambda a: a, top=lambda a: a, rows=None):
 
 
 def log_sum(logits):
-    """log(sum(exp(logits))), with one element for each row."""
+    """log(sum(exp(logits))) of each row."""
     return jnp.log(jnp.sum(jnp.exp(logits), -1))
 
 
@@ -82,7 +82,7 @@ NEAR = {
     "another-half": lambda h, g: gelu(h, half=0.503),
     "half-of-a-square": lambda h, g: h * (h * 0.5),
 }
-#: Those that te has, as products, sums and tangents.
+#: These are imported as elementwise operations.
 WHOLE = {"tangent-of-another-slope", "another-cube", "another-half", "half-of-a-square"}
 
 
@@ -153,11 +153,19 @@ SEEN = np.tri(16, dtype=bool)
     "softmax, change, reason",
     [
         (functools.partial(exponents, less=lambda s: top(s, -2)), lambda s: s, "changed by 'sub'"),
-        (functools.partial(exponents, total=lambda e: stopped(jnp.sum(e, -1, keepdims=True))), lambda s: s, "batches"),
-        (functools.partial(exponents, total=lambda e: jnp.sum(e, -1)[:, :, None]), lambda s: s, "batches"),
-        (jax.nn.softmax, lambda s: 1e-4 * jnp.where(SEEN, s, -2e4), "its mask puts -2 where"),
+        (
+            functools.partial(exponents, total=lambda e: stopped(jnp.sum(e, -1, keepdims=True))),
+            lambda s: s,
+            "a batched matrix product",
+        ),
+        (
+            functools.partial(exponents, total=lambda e: jnp.sum(e, -1)[:, :, None]),
+            lambda s: s,
+            "a batched matrix product",
+        ),
+        (jax.nn.softmax, lambda s: 1e-4 * jnp.where(SEEN, s, -2e4), "at most -1e4, but got -2"),
         (jax.nn.softmax, lambda s: 1e-4 * (s + jnp.where(SEEN, 0, -2e4)), "its bias is not a mask"),
-        (jax.nn.softmax, lambda s: 1e4 * jnp.where(SEEN, s, -2.0), "its mask puts -2 where"),
+        (jax.nn.softmax, lambda s: 1e4 * jnp.where(SEEN, s, -2.0), "at most -1e4, but got -2"),
         (jax.nn.softmax, lambda s: 1e4 * (s + jnp.where(SEEN, 0, -2.0)), "its bias is not a mask"),
         (jax.nn.softmax, lambda s: 1e30 * (1e30 * s), r"its scores are scaled by 2.5e\+59"),
         (jax.nn.softmax, lambda s: jnp.where(SEEN, s, -1e9) + jnp.where(SEEN, -1e9, 0), "mask is not causal"),
@@ -183,7 +191,7 @@ def test_attention_with_totals_and_masks_as_they_are_written():
     for total in (lambda e: jnp.sum(e, -1, keepdims=True), lambda e: jnp.sum(e, -1)[..., None]):
         softmax = functools.partial(exponents, less=lambda s: stopped(top(s)), total=total)
         compare(attend(softmax, lambda s: jnp.where(SEEN, s, -1e9)), normal(0, 32, 32), normal(1, 32, 32) / 8)
-    # Everything is seen.
+    # The mask hides nothing.
     text = compare(attend(change=lambda s: s + jnp.zeros((16, 16))), normal(0, 32, 32), normal(1, 32, 32) / 8).text()
     assert "causal" not in text
 
@@ -199,7 +207,7 @@ def test_attention_with_totals_and_masks_as_they_are_written():
     ids=["maximum", "sum", "product", "argument"],
 )
 def test_rows_that_are_repeated_are_told(function):
-    """Operations of jaxprs repeat axes of size 1."""
+    """A jaxpr may broadcast axes of size 1."""
     with pytest.raises(ImportFailure, match=r"operands \[1, 64\] and \[5, 64\] are broadcast"):
         te_mlir.jax.compile(function, (X[:1], W))
 
@@ -227,12 +235,12 @@ def test_a_logistic_has_a_gradient_where_its_exponential_is_infinite(dtype):
     (y, pull), (wanted, wanted_pull) = (jax.vjp(f, x, w) for f in (compiled, lambda x, w: jax.nn.sigmoid(x @ w)))
     assert (wanted == 0).any() and (wanted == 1).any() and jnp.isfinite(y).all()
     gradients, wanted_gradients = pull(jnp.ones_like(y)), wanted_pull(jnp.ones_like(y))
-    # Products are rounded to `dtype` before the logistic, in both.
+    # Both round the GEMM to `dtype` before the logistic function.
     assert_close((y, gradients), (wanted, wanted_gradients), bound={4: 1e-4, 2: 5e-2}[dtype.dtype.itemsize])
 
 
 def test_arguments_that_are_read_in_several_orders():
-    """Of one shape, so that only the order of axes tells them apart."""
+    """All axes have the same size, so that only their order distinguishes the operands."""
     cube, other, square = normal(0, 8, 8, 8), normal(1, 8, 8, 8), normal(2, 8, 8)
     both = lambda x, w: jnp.einsum("sab,akb->sk", x, w) * jnp.einsum("sab,bka->sk", x, w)  # noqa: E731
     compare(both, cube, other)
@@ -251,7 +259,7 @@ def test_ids_that_are_to_be_clamped_are():
 
 
 def own(name):
-    """A derivative of the user's own, of a function of JAX's."""
+    """A function of JAX with a custom derivative of the user."""
     if name == "vjp":
         function = jax.custom_vjp(jnp.tanh)
         function.defvjp(lambda x: (jnp.tanh(x), None), lambda _, g: (g,))
@@ -266,7 +274,7 @@ def own(name):
 
 @pytest.mark.parametrize("name", ["vjp", "jvp", "jvps", "of-relu"])
 def test_derivatives_of_ones_own_of_functions_of_jaxs(name):
-    with pytest.raises(ImportFailure, match=r"(tanh|relu) at .* of its own \(jax.custom_"):
+    with pytest.raises(ImportFailure, match=r"(tanh|relu) at .* a custom derivative \(jax.custom_"):
         te_mlir.jax.compile(lambda x, w: own(name)(x @ w), (X, W))
 
 
@@ -279,7 +287,7 @@ def test_effects_are_told():
     with pytest.raises(ImportFailure) as failure:
         te_mlir.jax.compile(function, (X, W))
     assert [reason.split("(")[0] for reason in failure.value.reasons] == ["debug_print", "debug_callback"]
-    assert all("it has an effect beside its results" in reason for reason in failure.value.reasons)
+    assert all("it has a side effect, which te does not support" in reason for reason in failure.value.reasons)
 
 
 def test_a_scan_of_no_steps():
@@ -294,7 +302,7 @@ def test_a_scan_of_no_steps():
 
 
 def test_types_that_give_way():
-    """An array of numbers without a type has that of what it meets, and is compiled beside one with a type."""
+    """A weakly typed array takes the type of the other operand. A strongly typed one is compiled separately."""
     weak, w = jnp.full((16, 64), 0.5), W.astype(jnp.bfloat16)
     assert weak.weak_type
     compiled = te_mlir.jax.jit(lambda x, w: x @ w)
@@ -305,7 +313,7 @@ def test_types_that_give_way():
 
 @pytest.mark.parametrize("name", ["state", "self", "result0", "grad"])
 def test_arguments_have_any_name(name):
-    """Those that calls, results and gradients of the compiled part have too."""
+    """Arguments may have the names of arguments, results and gradients of the compiled part."""
     scope = {}
     exec(f"def function({name}, w): return {name}['w'] @ w + {name}['result0']", scope)
     compare(scope["function"], {"w": X, "result0": normal(2, 16, 64)}, W)
@@ -314,7 +322,7 @@ def test_arguments_have_any_name(name):
 
 
 def test_what_a_program_keeps_wide_is_not_rounded():
-    """Norms, activations, rotations and biases in f32 of a product in bf16."""
+    """Norms, activations, rotary embeddings and biases in f32 of a GEMM in bf16."""
     x, w = (jnp.asarray(a, jnp.bfloat16) for a in (X, W))
     g, b = normal(2, 64), 100 * normal(3, 64)
     angles = (np.arange(16)[:, None] / 10 ** np.arange(8.0))[None, :, None].astype(np.float32)
@@ -328,7 +336,7 @@ def test_what_a_program_keeps_wide_is_not_rounded():
         lambda h, g, b: rotate(h),
     ):
         whole = lambda x, w, g, b: function((x @ w).astype(jnp.float32), g, b)  # noqa: B023, E731
-        # By one operation after another, as XLA leaves out the rounding of the product.
+        # Compare without jit, because XLA would remove the rounding of the GEMM.
         assert_close(te_mlir.jax.jit(whole)(x, w, g, b), whole(x, w, g, b), bound=1e-6)
 
 

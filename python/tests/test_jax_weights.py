@@ -1,4 +1,4 @@
-"""Weights of JAX functions: cast, viewed, stored as [in, out], and named in reports."""
+"""Weights of JAX functions: cast, reshaped, stored as [in, out], and named in reports."""
 
 import functools
 
@@ -45,7 +45,7 @@ def _normed(x, gamma):
     ids=["cast", "turned-cast", "cast-turned", "reshaped", "flat", "cast-reshaped", "stacked"],
 )
 def test_weights_that_are_cast_or_viewed_are_weights(of, shape, dtype):
-    """Their casts are kept, reports call them weights, and bits are those of the matrix as an argument."""
+    """Casts are saved, reports list the values as weights, and the bits are those of a matrix argument."""
     x, dy = (jax.random.normal(jax.random.key(n), (32, m), jnp.bfloat16) for n, m in ((0, 64), (1, 96)))
     w = jax.random.normal(jax.random.key(2), shape, jnp.float32).astype(dtype)
     recipe = te_mlir.Float8BlockScaling()
@@ -81,7 +81,7 @@ def test_gradients_of_an_argument_that_is_two_weights_are_added_up():
 
 
 def _flat(params, x):
-    """A layer of each shape that weights have: [in, out], of heads, cast, and [heads, width, out]."""
+    """Layers with weights of several shapes: [in, out], [in, heads, width] with a cast, and [heads, width, out]."""
     wide = x @ params["in"]
     heads = jnp.einsum("ri,ihw->rhw", wide, params["heads"].astype(x.dtype))
     return jnp.einsum("rhw,hwo->ro", heads, params["out"])
@@ -98,7 +98,7 @@ def _flat(params, x):
     ids=lambda recipe: recipe.kind(),
 )
 def test_weights_in_out_are_not_transposed(recipe):
-    """Their bits, and those of their gradients, are those of the same layers with [out, in]."""
+    """Results and gradients have the bits of the same layers with weights [out, in]."""
     normal = lambda n, *shape: jax.random.normal(jax.random.key(n), shape, jnp.bfloat16)  # noqa: E731
     params = {"in": normal(0, 64, 96), "heads": normal(1, 96, 2, 32).astype(jnp.float32), "out": normal(2, 2, 32, 64)}
     x, dy = normal(3, 32, 64), normal(4, 32, 64)
@@ -111,7 +111,7 @@ def test_weights_in_out_are_not_transposed(recipe):
     }
 
     def turned(params, x):
-        """The same function of the transposes, which products read as [out, in]."""
+        """The same function with transposed weights, which GEMMs read as [out, in]."""
         return _flat({name: w.transpose(back[name]) for name, w in params.items()}, x)
 
     found = []

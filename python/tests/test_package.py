@@ -1,4 +1,4 @@
-"""The package itself: quick to import, alone, typed."""
+"""The package: a quick import, without other libraries, and type annotations."""
 
 import os
 import pathlib
@@ -9,7 +9,7 @@ import te_mlir
 
 
 def test_import_loads_little():
-    """What takes the time of an import; the time itself depends on the machine too much for a test."""
+    """Checks the imported modules. The time of an import depends too much on the machine for a test."""
     program = "import sys; before = set(sys.modules); import te_mlir; print(*(set(sys.modules) - before))"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     loaded = run.stdout.split()

@@ -1,4 +1,4 @@
-"""Recipes: TransformerEngine's names and defaults, and that the compiler reads them."""
+"""Recipes: TransformerEngine's names and defaults, and the compiler's parsing of them."""
 
 import dataclasses
 import subprocess
@@ -23,7 +23,7 @@ def test_compiler_reads_every_recipe(recipe, reference):
 
 
 def test_defaults_are_those_of_the_dialect(reference):
-    # An option at its default is not printed: what is left differs.
+    # Options with their default value are not printed, so the text lists the options that differ.
     for recipe in (
         te_mlir.DelayedScaling(),
         te_mlir.Float8CurrentScaling(),

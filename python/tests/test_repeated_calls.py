@@ -1,4 +1,4 @@
-"""Calls that are like the one before: recorded steps, results that are used again, and micro-batches."""
+"""Repeated calls: recorded steps, memory of results that is used again, and micro-batches."""
 
 import numpy as np
 import pytest
@@ -13,23 +13,23 @@ def test_recorded_steps_run_no_code_again(reference, monkeypatch):
     first = step(**tensors)
     kept = {name: result.clone() for name, result in first.items()}
     assert all(torch.equal(kept[name], wanted) for name, wanted in plain(**tensors).items())
-    # In place: the same addresses, so the recorded launches.
+    # The addresses do not change, so the recorded launches are replayed.
     tensors["x"].mul_(2)
     again = step(**tensors)
     assert all(again[name] is first[name] for name in first)
     assert torch.equal(again["y"], plain(**tensors)["y"]) and not torch.equal(again["y"], kept["y"])
-    # Elsewhere: an input is copied, a weight is pointed to.
+    # At a new address, an input is copied, and a weight is used in place after recording again.
     for name in ("x", "w"):
         for _ in range(3):
             moved = {**tensors, name: torch.randn(tensors[name].shape).bfloat16()}
             mine, theirs = step(**moved), plain(**moved)
             assert all(torch.equal(mine[n], theirs[n]) for n in theirs), name
     assert list(step._quick.own) == [0]
-    # There with other content, and again.
+    # The values at the new addresses change.
     for _ in range(3):
         moved["x"].mul_(0.5)
         assert torch.equal(step(**moved)["y"], plain(**moved)["y"])
-    # What is recorded again counts: nothing where inputs alone move.
+    # Count recordings: there are none if only inputs move.
     calls = []
     pointers = step._instance._replay
 
@@ -66,7 +66,7 @@ def test_a_quick_call_checks_what_the_first_did(reference):
             with pytest.raises(te_mlir.ArgumentError, match=f"argument 'x': {said}"):
                 step(**{**tensors, "x": wrong})
             step(**tensors)
-        # The same object with another size.
+        # The tensor object is the same, but its size changes.
         step(**tensors)
         tensors["w"].resize_(24, 64)
         with pytest.raises(te_mlir.ArgumentError, match="argument 'w': expected shape"):
@@ -84,7 +84,7 @@ def test_results_are_made_anew_reused_or_given(reference):
     again = step(**doubled)
     assert step._quick is not None and all(again[n] is kept[n] for n in kept)
     assert torch.equal(kept["grad.x"], 2 * first["grad.x"])
-    # Some, or all, in tensors of the caller's, which may differ from call to call.
+    # Some or all results are written to tensors of the caller, which may differ between calls.
     for names in (["grad.w"], list(reversed(plain.results))):
         for _ in range(3):
             out = {name: torch.full_like(first[name], 7) for name in names}
@@ -131,7 +131,7 @@ def test_micro_batches_add_in_main_grad_and_keep_casts(reference, cuda_graph):
     torch, plain, tensors = train_step(reference)
     _, step, _ = train_step(reference, main_grad=True, cache_weights=True, cuda_graph=cuda_graph)
     assert "grad.w" in step.state_names and step.results == ["y", "grad.x"]
-    # A later micro-batch casts no weights: those of a changed one do not arrive.
+    # A later micro-batch does not cast weights, so it ignores the changed one.
     changed = {**tensors, "w": tensors["w"] * 2, "x": tensors["x"] * 0.5}
     for _ in range(2):
         main = torch.full((48, 64), float("nan"))
@@ -144,7 +144,7 @@ def test_micro_batches_add_in_main_grad_and_keep_casts(reference, cuda_graph):
             assert torch.equal(mine["y"], theirs["y"]) and torch.equal(mine["grad.x"], theirs["grad.x"])
             wide = theirs["grad.w"].float()
             total = wide if first else total + wide
-            # theirs is rounded to bf16 once, for each micro-batch.
+            # `wide` was rounded to bf16 once in each micro-batch.
             assert (main - total).abs().max() <= 2 * 2.0**-8 * total.abs().max()
             assert first or (main - wide).abs().max() > 0.1
     with pytest.raises(te_mlir.ArgumentError, match="'cache_weights' or 'main_grad' for 'microbatch'"):
@@ -162,7 +162,8 @@ def test_a_later_micro_batch_comes_after_a_first(reference, cuda_graph):
         first = {name: t.clone() for name, t in step(**tensors).items()}
     with step.microbatch(first=False):
         assert all(torch.equal(t, first[name]) for name, t in step(**tensors).items())
-    # Casts that were made elsewhere are casts, also where they are written to the states; without cache_weights there are none to miss.
+    # Casts that another step computed are valid, also if they are set as states. Without cache_weights, no casts are
+    # needed.
     _, other, _ = train_step(reference, main_grad=True, cache_weights=True, cuda_graph=cuda_graph)
     other.set_state({n: s for n, s in step.state.items() if n != "grad.w"})
     _, filled, _ = train_step(reference, main_grad=True, cache_weights=True, cuda_graph=cuda_graph)

@@ -1,4 +1,4 @@
-"""Memory of results: where new tensors lie, and which memory a step must not use."""
+"""Memory of results: how new tensors are allocated, and which memory a step must not use."""
 
 import ctypes
 import subprocess
@@ -14,7 +14,7 @@ from te_mlir import build, makers
 
 def test_new_results_share_memory_and_nothing_else(reference, monkeypatch):
     for limit, blocks in ((makers.SHARED_BYTES, 2), (4096, 3)):
-        # grad.x has 4096 bytes and grad.w 6144; y, which is no gradient, has memory of its own.
+        # grad.x has 4,096 bytes and grad.w 6,144. y is not a gradient, so it does not share memory.
         monkeypatch.setattr(makers, "SHARED_BYTES", limit)
         torch, step, tensors = train_step(reference)
         step(**tensors)
@@ -25,7 +25,7 @@ def test_new_results_share_memory_and_nothing_else(reference, monkeypatch):
             assert result.is_contiguous() and not result.requires_grad and not result._is_view()
             assert tuple(result.shape) == step.interface.results[name].shape and result.data_ptr() % 64 == 0
             assert torch.equal(result, second[name]) and result.data_ptr() != second[name].data_ptr()
-        # A write to one is none to the others, nor counted as one; each keeps the memory.
+        # A write to one result changes neither the others nor their versions. Each of them keeps the memory alive.
         first["grad.x"].fill_(7)
         assert [first[n]._version for n in first] == [n == "grad.x" for n in first]
         assert torch.equal(first["y"], second["y"]) and torch.equal(first["grad.w"], second["grad.w"])
@@ -57,13 +57,13 @@ def test_new_tensors_are_what_empty_makes():
         *[((256 * count,), torch.float32, True) for count in (1, 2, 1, 1, 3, 1)],
         *[((rows, 3, 128), torch.bfloat16, True) for rows in (2, 4, 2, 6, 2, 2)],
     ]
-    # Some follow each other, some do not.
+    # Some of these indices are consecutive.
     places = [*reversed(range(10)), *range(11, len(kinds) + 1)]
     Pointers = ctypes.c_void_p * (len(kinds) + 1)
     pointers = Pointers()
     make = makers.TorchMaker(kinds, torch.device("cpu"), places, 64)
     assert [len(block.groups) for block in make._blocks] == [2, 1]
-    # Memory of these is used again, but the pointers are others.
+    # The memory of these results is free again, but the next call has other pointers.
     make(Pointers())
     made = make(pointers)
     assert pointers[10] is None
@@ -73,7 +73,7 @@ def test_new_tensors_are_what_empty_makes():
         plain = torch.empty(tensor.shape, dtype=tensor.dtype)
         assert tensor.stride() == plain.stride() and tensor.device == plain.device
         assert address % 16 == 0 and (not tensor.numel() or tensor.data_ptr() == address)
-    # Each has memory of its own: bytes written to one are in no other.
+    # The results do not overlap: bytes written to one do not appear in another.
     for number, tensor in enumerate(made):
         tensor.view(torch.uint8).fill_(number + 1) if tensor.dim() else tensor.fill_(2)
     for number, tensor in enumerate(made):
@@ -97,7 +97,7 @@ def test_pointers_follow_memory_that_comes_and_goes():
         assert [pointers[place] for place in places] == [t.data_ptr() for t in made]
         assert pointers[3] == 7 and pointers[7] is None
         seen.add(made[0].data_ptr())
-        # More addresses than are noted, then few in turn.
+        # More addresses than the limit of the table, and then few that alternate.
         kept = [*kept, made] if number < 2 * makers._ADDRESSES else [made]
     assert len(seen) > makers._ADDRESSES and 0 < len(make._blocks[0].written) <= makers._ADDRESSES
 
@@ -125,7 +125,7 @@ def test_losses_of_several_calls_share_memory_and_nothing_else():
     for place, blocks in ((0, 3), (1, 3), (2, len(kept))):
         storages = {made[place].untyped_storage().data_ptr() for made in kept}
         assert len(storages) == blocks
-    # A storage that somebody resized is left alone, as is one of another stream.
+    # Memory is not used again if its storage was resized, or if it belongs to another stream.
     kept[-1][0].untyped_storage().resize_(0)
     number = make(pointers)[0]
     assert number.data_ptr() and number.fill_(3) == 3
@@ -133,7 +133,7 @@ def test_losses_of_several_calls_share_memory_and_nothing_else():
     assert (
         other.untyped_storage().data_ptr() == again.untyped_storage().data_ptr() != number.untyped_storage().data_ptr()
     )
-    # A CUDA graph that PyTorch records has memory of its own.
+    # A CUDA graph that PyTorch records has its own memory.
     slots = make._alone[0][-1]
     slots._recording = lambda: True
     first, second = slots.take(7), slots.take(7)
@@ -143,7 +143,7 @@ def test_losses_of_several_calls_share_memory_and_nothing_else():
 
 def test_arrays_outlive_the_module_when_python_ends():
     pytest.importorskip("torch")
-    # Modules go in the order opposite to that of their imports.
+    # Python destroys modules in the reverse order of their imports.
     program = """
 import torch
 import te_mlir.runtime
@@ -161,7 +161,7 @@ def test_storages_that_are_too_small_are_told(reference):
     torch, step, tensors = train_step(reference)
     out = {"y": torch.empty(32, 48, dtype=torch.bfloat16)}
     for name, tensor in {**tensors, **out}.items():
-        # In the first call, and in later ones, which look at addresses alone.
+        # In the first call, and in later ones, which check only addresses.
         for calls in (0, 3):
             step._quick = None
             short = tensor.clone()
@@ -189,14 +189,14 @@ def test_inputs_that_move_lie_apart_from_what_is_written(reference):
     half = tensors["x"].clone()
     here = tensors["x"].clone()
     for number in range(6):
-        # After some calls of which each had its x elsewhere, and then the result, too.
+        # Earlier calls have other addresses for x, and later ones also for the result.
         if number > 2:
             out = {"y": torch.empty_like(out["y"])}
         grad.zero_()
         results = step(**{**tensors, "x": tensors["x"].clone()}, out=out)
         assert all(torch.equal(results[n], t) for n, t in expected.items()) and torch.equal(grad, sums)
         for _ in range(2 * (number % 3)):
-            # What was refused is nowhere left: these are the addresses of the call before.
+            # The rejected call left no addresses behind: the next call has those of the call before.
             step(**{**tensors, "x": here}, out=out)["y"].zero_()
             with pytest.raises(te_mlir.ArgumentError, match="state 'grad.w'.* overlaps argument 'x'"):
                 step(**{**tensors, "x": inside}, out=out)
@@ -221,7 +221,7 @@ def test_memory_that_is_written_is_one_arguments(reference):
     for out, given, said in wrong:
         with pytest.raises(te_mlir.ArgumentError, match=said):
             step(**given, out=out)
-        # In a call that is like the one before, too.
+        # This also holds for a call with the addresses of the previous one.
         fine = {name: torch.empty_like(t) for name, t in out.items() if name in step.results}
         for _ in range(3):
             step(**tensors, out=fine)
@@ -232,7 +232,7 @@ def test_memory_that_is_written_is_one_arguments(reference):
     with pytest.raises(te_mlir.ArgumentError, match="result 'grad.x': .* overlaps result 'y'|'y': .* overlaps result"):
         both = torch.empty(32 * 64, dtype=torch.bfloat16)
         step(**tensors, out={"y": both[: 32 * 48].view(32, 48), "grad.x": both.view(32, 64)})
-    # Side by side is fine, and one array read twice.
+    # Adjacent memory is allowed, and so is one array for two inputs.
     beside = torch.empty(32 * 48 + 32 * 64, dtype=torch.bfloat16)
     out = {"y": beside[: 32 * 48].view(32, 48), "grad.x": beside[32 * 48 :].view(32, 64)}
     assert all(torch.equal(a, b) for a, b in zip(step(**tensors, out=out).values(), step(**tensors).values()))

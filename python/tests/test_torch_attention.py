@@ -1,4 +1,4 @@
-"""Attention under a mask of each call, also written by hand, capped, and with sinks."""
+"""Attention with a mask that each call passes, also written as formulas, with capped scores, and with sinks."""
 
 import warnings
 
@@ -16,7 +16,7 @@ from te_mlir.errors import ImportFailure
 
 
 class Masked(nn.Module):
-    """A layer, attention under a mask of each call, and a layer."""
+    """A linear layer, attention with a mask argument, and a linear layer."""
 
     def __init__(self, heads=4):
         super().__init__()
@@ -49,7 +49,10 @@ MASKS = {
 
 @pytest.mark.parametrize("name", MASKS)
 def test_a_mask_is_that_of_the_call(name):
-    """Whatever a graph was compiled for, the next call may have another mask; what te has none for is PyTorch's."""
+    """A call may have another mask than the one that a graph was compiled for.
+
+    Attention with an unsupported mask runs in PyTorch.
+    """
     other = "causal" if name != "causal" else "padded"
     for first, second in ((name, other), (other, name), (name, "windowed")):
         torch._dynamo.reset()
@@ -104,7 +107,7 @@ def test_a_mask_is_causal_only_where_it_hides():
 
 
 class ByHand(Masked):
-    """Attention of products and a softmax; `weigh` makes the softmax's operand of the scores and the mask."""
+    """Attention as matrix products and a softmax, whose operand is `weigh(scores, mask, number)`."""
 
     def __init__(self, weigh, drop=0.0, turn=lambda k: k.transpose(2, 3)):
         super().__init__()
@@ -117,7 +120,7 @@ class ByHand(Masked):
         return self.out(y.transpose(1, 2).reshape(2, 16, 64))
 
 
-#: What of the scores and the mask is attention, and the attributes that it has.
+#: Operands of the softmax that are imported as attention, and the attribute that te.attention has.
 BY_HAND = {
     "plain": (lambda s, m, n: s * 0.3 + m, "scale = 0.3"),
     "divided": (lambda s, m, n: m + s / 4, "scale = 0.25"),
@@ -127,7 +130,7 @@ BY_HAND = {
     "in place": (lambda s, m, n: (s * 0.3).div_(2.0).tanh().mul(2.0).add_(m), "softcap = 2.0"),
 }
 
-#: What is none.
+#: Operands that are not imported as attention.
 NEAR = {
     "two caps": lambda s, m, n: torch.tanh(s * 0.3 / 0.5) * 0.6 + m,
     "capped after the mask": lambda s, m, n: torch.tanh((s * 0.3 + m) / 0.5) * 0.5,
@@ -149,7 +152,7 @@ NEAR = {
 
 
 def assert_by_hand(model, mask):
-    """Autograd's gradients; gives the lines of what is compiled."""
+    """Checks gradients against autograd; returns the compiled operations as text."""
     compiled = te_mlir.torch.jit(model)
     x = torch.randn(2, 16, 64)
     found = []
@@ -167,7 +170,7 @@ def assert_by_hand(model, mask):
 @pytest.mark.parametrize("mask", ["added and causal", "added and windowed", "added and open", "added"])
 @pytest.mark.parametrize("name", BY_HAND)
 def test_attention_by_hand(name, mask):
-    """Also capped; under a mask that te has not it is PyTorch's."""
+    """Also with capped scores. Attention with an unsupported mask runs in PyTorch."""
     weigh, attribute = BY_HAND[name]
     mask_ = MASKS[mask].expand(2, 1, 16, 16).clone()
     lines = assert_by_hand(ByHand(weigh), mask_)
@@ -197,13 +200,13 @@ def test_dropout_of_attention_by_hand_is_pytorchs():
     assert not any("te.attention" in line for line in assert_by_hand(model.train(), MASKS["added and causal"]))
 
 
-# Sinks
+# Attention sinks
 
 
 class Sunk(ByHand):
-    """Attention by hand with a number for each head.
+    """Attention as formulas, with a number for each head.
 
-    `weigh` makes the weights of the scores, the mask and these numbers, [1, heads, 1, 1].
+    The attention weights are `weigh(scores, mask, numbers)`, where the numbers are [1, heads, 1, 1].
     """
 
     def __init__(self, weigh, trained=True):
@@ -225,7 +228,7 @@ def joined(s, m, n):
 
 
 def unshifted(x):
-    """As transformers' gpt-oss has it."""
+    """The shift that gpt-oss of transformers applies before the softmax."""
     return x - x.max(dim=-1, keepdim=True).values
 
 
@@ -233,7 +236,7 @@ def after(joined):
     return joined.softmax(-1)[..., :-1]
 
 
-#: Weights of attention sinks, and whether the number is trained there.
+#: Weights of attention with sinks, and whether the number is trained.
 SINKS = {
     "as gpt-oss": (lambda s, m, n: after(unshifted(joined(s, m, n))), True),
     "as they are": (lambda s, m, n: after(joined(s, m, n)), True),
@@ -251,7 +254,7 @@ SINKS = {
     "not trained": (lambda s, m, n: after(joined(s, m, n)), False),
 }
 
-#: What is none.
+#: Weights that are not imported as attention with sinks.
 NEAR_SINKS = {
     "before the scores": lambda s, m, n: torch.cat([spread(n), s + m], -1).softmax(-1)[..., 1:],
     "with the sink for the first key": lambda s, m, n: joined(s, m, n).softmax(-1)[..., 1:],
@@ -289,13 +292,13 @@ def test_what_are_nearly_sinks_is_pytorchs(name):
 
 def test_with_strict_sinks_of_another_shape_are_an_error():
     model = Sunk(lambda s, m, n: after(torch.cat([s + m, n.view(1, 1, 4, 1).repeat(2, 4, 4, 1)], -1)))
-    reason = r"aten.matmul.*its sinks are \[2, 4, 16, 1\], and not one number for each head"
+    reason = r"aten.matmul.*expected its sinks to have one number for each head, but got \[2, 4, 16, 1\]"
     with pytest.raises(Exception, match=reason):
         te_mlir.torch.jit(model, strict=True)(torch.randn(2, 16, 64), MASKS["added and causal"])
 
 
 def test_a_sink_changes_the_result():
-    """What the others are compared with sees it: a larger one takes from the weights."""
+    """Checks that the comparisons above can fail: a larger sink changes the result."""
     model, mask, x = Sunk(SINKS["as gpt-oss"][0]), MASKS["added and causal"], torch.randn(2, 16, 64)
     compiled = te_mlir.torch.jit(model, strict=True)
     one = compiled(x, mask)

@@ -1,8 +1,8 @@
 """torch.autocast around and inside compiled modules.
 
-A model is written twice in one: with autocast, and with each cast by hand. PyTorch
-gives both the same bits, which shows that the casts by hand are autocast's; te has to
-give both the same bits too.
+Each model has two variants: with autocast, and with explicit casts. That PyTorch computes the
+same bits for both shows that the explicit casts are those of autocast. te must also compute the
+same bits for both.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ RECIPES = [
 def fresh():
     torch._dynamo.reset()
     torch.manual_seed(0)
-    # Bits are compared. On a GPU this wants CUBLAS_WORKSPACE_CONFIG=:4096:8.
+    # Results are compared bit by bit, which on a GPU needs CUBLAS_WORKSPACE_CONFIG=:4096:8.
     torch.use_deterministic_algorithms(DEVICE == "cuda", warn_only=True)
     with torch.device(DEVICE):
         yield
@@ -43,7 +43,7 @@ def fresh():
 
 
 class Decoder(nn.Module):
-    """A layer of attention and MLP between a table and a head that share a parameter; the loss."""
+    """The loss of a layer of attention and MLP, between an embedding and a head that share a parameter."""
 
     def __init__(self, dtype, by_hand, fused=False):
         super().__init__()
@@ -57,7 +57,7 @@ class Decoder(nn.Module):
         self.register_buffer("angles", torch.cat((angles, angles), -1))
 
     def cast(self, *tensors):
-        """What autocast makes of these; a parameter is cast once a call."""
+        """The tensors as autocast would cast them. Each parameter is cast once in a call."""
         if not self.by_hand:
             return tensors
         found = []
@@ -87,7 +87,7 @@ class Decoder(nn.Module):
             q, k, v = (self.linear(x, layer) for layer in (self.q, self.k, self.v))
         q, k, v = self.turned(self.heads(q)), self.turned(self.heads(k)), self.heads(v)
         y = F.scaled_dot_product_attention(*self.cast(q, k, v), is_causal=True)
-        # Used twice: its gradients are added in the narrow type, as its cast is one.
+        # The weight is used twice. Its gradients are added in bf16, because it is cast once.
         return self.linear(self.linear(y.transpose(1, 2).reshape(x.shape), self.o), self.o)
 
     def forward(self, ids, labels):
@@ -101,7 +101,7 @@ class Decoder(nn.Module):
 
 
 def results(model, *inputs, dtype=None, steps=1, **options):
-    """Loss and gradients of the last of some calls, compiled with options, else by PyTorch."""
+    """Loss and gradients of the last of `steps` calls: of te if there are options, else of PyTorch."""
     torch._dynamo.reset()
     model = copy.deepcopy(model)
     run = te.jit(model, strict=True, **options) if options else model
@@ -141,7 +141,7 @@ def test_casts_by_hand_are_those_of_autocast(dtype, fused):
     assert all(value.dtype is torch.float32 for name, value in eager[0].items() if name != "y")
 
 
-# FP8 products with a bias have no f16 results.
+# There are no FP8 GEMMs with a bias and an f16 result.
 @pytest.mark.parametrize("dtype, recipe", [(torch.float16, RECIPES[0]), *((torch.bfloat16, r) for r in RECIPES)])
 @pytest.mark.parametrize("fused", [False, True])
 def test_autocast_has_the_bits_of_casts_by_hand(dtype, fused, recipe):
@@ -159,7 +159,7 @@ def test_autocast_has_the_bits_of_casts_by_hand(dtype, fused, recipe):
 
 
 class Exact(nn.Module):
-    """Two layers whose products have exact sums, in any order, and a function of them."""
+    """A function of two layers whose GEMMs have exact sums in any order."""
 
     def __init__(self, function):
         super().__init__()
@@ -193,7 +193,7 @@ def other_type_inside(self, x):
 
 
 def before(self, x):
-    """Products of tables come before the compiled part, in blocks of their own."""
+    """A GEMM of constants in an autocast block runs before the compiled part."""
     with torch.autocast(DEVICE, dtype=torch.bfloat16):
         low = self.table @ (self.table.T + 2.0**-12)
         with torch.autocast(DEVICE, enabled=False):
@@ -202,7 +202,7 @@ def before(self, x):
 
 
 def after(self, x):
-    """What is not imported runs in its blocks."""
+    """Nodes that stay in PyTorch run in their autocast blocks."""
     h = self.b(self.a(x))
     with torch.autocast(DEVICE, dtype=torch.bfloat16):
         low = torch.mm(h.T, h)
@@ -228,13 +228,13 @@ def below_checkpoint(self, x):
 
 
 def decorated(self, x):
-    """As accelerate wraps a model's forward."""
+    """A forward that autocast decorates, as accelerate does."""
     inner = torch.autocast(DEVICE, dtype=torch.bfloat16)(lambda x: self.b(F.relu(self.a(x))))
     return inner(x).float()
 
 
 FUNCTIONS = [partly, other_type_inside, before, after, frozen, below_checkpoint, decorated]
-# A product of f16 and f32 is an error of PyTorch's.
+# In PyTorch, a GEMM of f16 and f32 is an error.
 AROUND = [(f, a) for f in FUNCTIONS for a in (None, *DTYPES) if f is not other_type_inside or a]
 
 
@@ -257,7 +257,7 @@ def test_blocks_are_as_in_pytorch(function, around):
         assert (mine.grad is None) == (theirs.grad is None), name
         if mine.grad is not None:
             assert mine.grad.dtype is torch.float32
-            # Sums of bf16 or f16 cotangents, which round; each term is off by half a step of these at most.
+            # Gradients are sums of bf16 or f16 terms, each of which is rounded by at most half a step.
             assert torch.allclose(mine.grad, theirs.grad, rtol=2**-7, atol=2**-7 * theirs.grad.abs().max()), name
 
 
@@ -272,7 +272,7 @@ def test_other_calls_are_compiled_again():
 
 @pytest.mark.parametrize("cuda_graph", [False, True])
 def test_micro_batches_under_autocast(cuda_graph):
-    """Sums in the main_grad of f32 parameters, with casts of them that are kept."""
+    """Gradients are added to main_grad of f32 parameters, and casts of these are cached."""
     model = Exact(lambda self, x: self.b(F.relu(self.a(x))))
     options = dict(recipe=te_mlir.Float8CurrentScaling(), strict=True)
     plain = te.jit(copy.deepcopy(model), **options)
@@ -289,7 +289,8 @@ def test_micro_batches_under_autocast(cuda_graph):
             assert torch.equal(y, wanted)
         for mine, theirs in zip(model.parameters(), plain._orig_mod.parameters()):
             assert mine.grad is None and mine.main_grad.dtype is torch.float32
-            # autograd's have been rounded to bf16 in each micro-batch, half a step of it at most, and are added in f32.
+            # autograd's gradients were rounded to bf16 in each micro-batch, by at most half a step, and are added in
+            # f32.
             assert torch.allclose(mine.main_grad, theirs.grad, rtol=2**-7, atol=2**-8 * theirs.grad.abs().max())
             theirs.grad = None
         with torch.no_grad():
@@ -304,7 +305,7 @@ def test_which_ops_are_cast_is_the_dispatchers():
         node = graph.call_function(getattr(torch.ops.aten, op).default)
         return casts._has_kernel(node, device)
 
-    # The lists of CUDA and of CPUs differ in norms and exponentials.
+    # Autocast treats norms and exponentials differently on CUDA and on CPUs.
     assert all(has(d, op) for d in ("cpu", "cuda") for op in ("linear", "scaled_dot_product_attention"))
     assert has("cuda", "layer_norm") and has("cuda", "exp")
     assert not has("cpu", "layer_norm") and not has("cpu", "exp")
@@ -322,7 +323,7 @@ def test_which_ops_are_cast_is_the_dispatchers():
     ],
 )
 def test_modules_compute_in_autocasts_type(make, recipe):
-    """Parameters of f32 are rounded to bf16, and have gradients of f32: those of a module of the rounded ones."""
+    """f32 parameters are rounded to bf16 and get f32 gradients, equal to those of a module with rounded parameters."""
     wide, narrow = (make(params_dtype=t, device=DEVICE) for t in (torch.float32, torch.bfloat16))
     narrow.load_state_dict(wide.state_dict())
     x = torch.randn(256, 64)

@@ -1,6 +1,6 @@
-"""What a forward does beside its results: writes and random numbers.
+"""Side effects of a forward: writes to tensors, and random numbers.
 
-Each is as in PyTorch, compiled or not; what is not compiled is listed.
+The effects are those of PyTorch, whether a node is compiled or not. Nodes that are not compiled are listed.
 """
 
 import pytest
@@ -127,9 +127,9 @@ def clamped_after_a_cut(self, x):
 
 @pytest.mark.parametrize("function", [cast_then_scaled, clamped_before, clamped_after_a_cut])
 def test_parameters_that_a_forward_writes_to(function):
-    """Readers see what PyTorch's do, and gradients come to the parameter all the same."""
+    """Later reads see the written values, as in PyTorch, and the parameters get gradients."""
     model = Two(function)
-    with torch.no_grad():  # sums that are exact in bf16, in whatever order
+    with torch.no_grad():  # all sums are exact in bf16, in any order
         model.l1.weight.mul_(16).round_().mul_(1 / 16)
     compare(model, X.mul(4).round())
 
@@ -153,7 +153,7 @@ def test_a_write_between_two_uses_keeps_its_place():
         x.mul_(2)
         return self.l2(h) + x
 
-    # What the first layer saved is not what it was: as in PyTorch.
+    # The tensor that the first layer saved is written to before its backward, as in PyTorch.
     with torch.no_grad():
         compare(Two(function), X)
 
@@ -161,12 +161,12 @@ def test_a_write_between_two_uses_keeps_its_place():
 def test_a_write_is_seen_through_each_view():
     def added(self, x):
         y = self.l1(x).t().contiguous()
-        # Here a copy, as what it views lies as the product does.
+        # In te, `view` must copy, because the GEMM's result is stored in another order.
         flat = y.view(-1)
         y.add_(1)
         return flat.sin(), y
 
-    assert "written to" in compare(Two(added), X)[-1]
+    assert "PyTorch writes to a tensor that shares its memory" in compare(Two(added), X)[-1]
 
 
 def test_buffers_written_through_data_are_seen():
@@ -181,7 +181,7 @@ def test_buffers_written_through_data_are_seen():
 
 def test_statistics_of_batch_norm_are_kept():
     model = Two(lambda self, x: self.l2(self.norm(self.l1(x))), norm=nn.BatchNorm1d(32))
-    # The norm takes a bias off again: its gradient is 0, and what either finds of it are rounding errors.
+    # The norm subtracts the bias, so the gradient of the bias is 0 except for rounding, and is not compared.
     model.l1.bias = None
     compare(model, X)
     compare(Two(lambda self, x: self.l2(self.norm(x)), norm=nn.BatchNorm1d(32, affine=False)), X)

@@ -1,6 +1,6 @@
-"""Gradients that a forward stops or changes, checkpoints, and derivatives that there are not.
+"""Gradients that a forward stops or changes, checkpoints, and derivatives that te does not support.
 
-Each is as in PyTorch, compiled or not; what is not compiled is listed.
+Gradients are those of PyTorch, whether a node is compiled or not. Nodes that are not compiled are listed.
 """
 
 import copy
@@ -115,7 +115,7 @@ def test_a_first_call_may_be_in_a_checkpoint():
 @pytest.mark.parametrize("reentrant", [False, True])
 @pytest.mark.parametrize("cuda_graph", [False, True])
 def test_parts_may_be_in_a_checkpoint(reentrant, cuda_graph):
-    """The results that a backward reads are recomputed, in other memory."""
+    """The backward reads results that the checkpoint computes again, at other addresses."""
 
     def function(self, x):
         h = self.l1(x)
@@ -180,7 +180,8 @@ def test_modules_follow_autocast():
         y = layer(X)
         wanted = F.linear(X, layer.weight, layer.bias)
     assert y.dtype is torch.bfloat16 is wanted.dtype
-    # Sums of the same bf16 products in f32, then rounded: they are one step of bf16 apart at most, and 32 terms' errors near 0.
+    # Both round f32 sums of the same bf16 products. They differ by at most one step of bf16 or, near 0, by the error of
+    # 32 terms.
     assert torch.allclose(y.float(), wanted.float(), rtol=2**-7, atol=32 * 2**-24)
     y.float().sum().backward()
     assert layer.weight.grad.dtype is torch.float32

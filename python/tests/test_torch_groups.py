@@ -35,7 +35,7 @@ x = torch.arange(12.0).reshape(4, 3) + 100 * rank
 
 
 def launch(code, ranks=2):
-    """Output of each process, and its exit code."""
+    """Runs the code in several processes. Returns (output, exit code) of each."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -66,7 +66,7 @@ assert torch.equal(found["s"], both[0] + both[1]), found
     assert [code for _, code in ends] == [0, 0], ends
 
 
-# The group of two is ranks 1 and 2 of three: places in the group are not those in the job.
+# The group consists of ranks 1 and 2 of three, so that ranks in the group differ from those of the job.
 def test_part_of_the_processes():
     ends = launch(
         BEGIN
@@ -76,7 +76,7 @@ if rank == 0:
     try:
         te_mlir.torch.bind_group(context, 5, group)
     except te_mlir.ArgumentError as error:
-        assert "this process, rank 0" in str(error), error
+        assert "rank 0 is not in it" in str(error), error
     else:
         raise SystemExit("rank 0 is in no group")
 else:
@@ -143,5 +143,5 @@ def test_example():
     losses = [float(loss) for loss in re.findall(r"loss (\S+)", said)]
     assert len(losses) == 20 and losses[-1] < 0.8 * losses[0], said
     assert "have the bits of one process: [True, True]" in said, said
-    # Two summands of bf16 instead of one sum in f32.
+    # Two bf16 values are added, instead of one f32 sum.
     assert float(said.split("is off by ")[1]) < 2.0**-7, said

@@ -1,4 +1,4 @@
-"""PyTorch graphs through te: gradients against autograd, bits against hand-written MLIR."""
+"""PyTorch graphs through te: gradients compared with autograd, bits compared with hand-written MLIR."""
 
 import pathlib
 import warnings
@@ -76,7 +76,7 @@ def test_bits_are_those_of_the_program_by_hand(recipe, reference):
     weights = {name.removeprefix("layers.0."): p.detach() for name, p in model.named_parameters()}
     rotary = model.rotary(torch.empty(0, dtype=torch.bfloat16), torch.arange(32)[None])
     cos, sin = (t[0, :, :8].float().contiguous() for t in rotary)
-    # Twice: states of the first step decide what the second does.
+    # Run two steps, because the states after the first one affect the second.
     for _ in range(2):
         loss, mine = gradients(compiled, ids, labels)
         by_hand = step(
@@ -160,7 +160,7 @@ def test_activations_are_computed_again_unless_held():
     (loss_a, a), (loss_b, b) = results
     assert torch.equal(loss_a, loss_b)
     assert all(torch.equal(a[name], b[name]) for name in a)
-    # One activation, [64, hidden] of bf16; gated ones hold their operands alone.
+    # The difference is the result of the activation, [64, hidden] in bf16. A gated activation saves only its operands.
     assert held[0] < held[1]
 
 
@@ -260,11 +260,11 @@ def test_casts_of_weights_are_kept_over_microbatches():
         plain.te.is_first_microbatch = False
 
 
-# What is not imported
+# Unsupported operations
 
 
 class Sine(nn.Module):
-    """A linear layer, something te lacks, a linear layer."""
+    """A linear layer, an unsupported operation, and a linear layer."""
 
     def __init__(self):
         super().__init__()
@@ -336,14 +336,14 @@ def test_a_loss_has_the_type_of_pytorchs(reduction):
     x = torch.randn(64, 64, dtype=torch.bfloat16)
     mine, theirs = te_mlir.torch.jit(model, strict=True, recipe=te_mlir.HighPrecision())(x), model(x)
     assert mine.dtype is theirs.dtype is torch.bfloat16
-    # PyTorch rounds the logarithms and then their mean, te once: three half steps of bf16 are less than 2^-7.
+    # PyTorch rounds the logarithms and then their mean; te rounds once. Three half steps of bf16 are less than 2^-7.
     assert (mine.float() - theirs.float()).abs() <= 2**-7 * theirs.float()
     mine.backward()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_numbers_in_tensors_without_dimensions(dtype):
-    """Operands from outside, as the scale of an embedding is; other ones in a later call, too."""
+    """Rank-0 operands from outside of the region, such as the scale of an embedding, which may change between calls."""
 
     class Scaled(nn.Module):
         def __init__(self):
@@ -375,7 +375,9 @@ def test_numbers_in_tensors_that_have_gradients_are_told():
         def forward(self, x):
             return self.scale * self.layer(x)
 
-    with pytest.raises(Exception, match="a number in a tensor is taken where it is given and has no gradient"):
+    with pytest.raises(
+        Exception, match="expected its rank-0 operand to be computed before the compiled part, without a gradient"
+    ):
         te_mlir.torch.jit(Scaled(), strict=True)(torch.randn(16, 64))
 
 

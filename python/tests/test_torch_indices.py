@@ -1,4 +1,4 @@
-"""Ids, labels and numbers that a model is given: beyond int32, shifted, padded, and used in several ways."""
+"""Ids, labels and other integers as inputs: outside of int32, shifted, padded, and read in several ways."""
 
 import copy
 import ctypes
@@ -18,7 +18,7 @@ from te_mlir.torch import indices
 @pytest.mark.parametrize("main_grad", [False, True])
 @pytest.mark.parametrize("padding", [0, 5, -1])
 def test_the_row_of_padding_has_no_gradient(padding, main_grad):
-    """It has values of its own, as a pretrained table has."""
+    """The padding row has nonzero values, as in a pretrained table."""
     table = nn.Embedding(16, 32, padding_idx=padding)
     with torch.no_grad():
         table.weight.normal_()
@@ -57,7 +57,7 @@ def test_ids_beyond_int32_are_beyond_the_table():
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int16, torch.uint8])
 def test_indices_are_shifted_filled_and_of_int32(dtype):
     wide = torch.arange(60).reshape(3, 20).to(dtype)
-    # Of the same elements; its memory holds the negatives.
+    # A tensor with the same elements whose memory has the negated values.
     negated = torch._neg_view(-wide) if dtype.is_signed else wide
     cuts = (lambda t: t, lambda t: t[:, ::2], lambda t: t.t(), lambda t: t[1], lambda t: t[:, 5:5])
     for given, other in ((cut(wide), cut(negated)) for cut in cuts):
@@ -86,7 +86,7 @@ def test_memory_of_indices_is_used_again_where_nobody_has_it():
         lambda t: t.numpy(),
         lambda t: t.untyped_storage(),
         lambda t: torch.utils.dlpack.to_dlpack(t),
-        # As a node does that waits for its backward.
+        # A node of autograd that waits for its backward.
         lambda t: (t * torch.ones((), requires_grad=True)).grad_fn,
     ]
     for number, hold in enumerate(holders):
@@ -98,7 +98,7 @@ def test_memory_of_indices_is_used_again_where_nobody_has_it():
         assert second.data_ptr() != where and second.tolist() != expected or not number
         assert torch.frombuffer((ctypes.c_int32 * 40).from_address(where), dtype=torch.int32).tolist() == expected
         del held, second
-    # Of another stream, in a recording of PyTorch's, and where autograd does not follow.
+    # With another stream, in a recording of PyTorch, and in inference mode.
     where, plain = made(given).data_ptr(), made._recording
     made._recording = lambda: True
     kept = [made(given) for _ in range(2)]
@@ -134,7 +134,7 @@ def test_forwards_in_flight_have_indices_of_their_own():
 
 
 class ShiftedLabels(nn.Module):
-    """A loss of the next word, as models of transformers compute it."""
+    """The loss of the next token, as transformers computes it."""
 
     def __init__(self, shift, fill, change):
         super().__init__()
@@ -162,7 +162,8 @@ def test_shifted_labels_are_made_in_place(shift, fill, change):
         theirs.backward()
         labels = labels.flip(0)
     assert torch.allclose(model.l1.weight.grad, wanted.l1.weight.grad, atol=1e-6)
-    # A write to what was padded is not forgotten; without one PyTorch computes nothing before.
+    # If the graph writes to the padded labels, the write is visible. If not, PyTorch computes nothing before the
+    # region.
     assert (compiled.te.graphs[0].built.before.each is None) is not change
 
 
@@ -196,7 +197,7 @@ def test_ignored_labels_may_be_beyond_int32(ignored, reduction):
 
 
 def test_integers_are_numbers_of_each_type():
-    """257 is none of bf16."""
+    """bf16 cannot represent 257."""
     model = Two(lambda self, x, n: (self.l1(x).bfloat16() * n).float() + self.l2(x) * n)
     x, n = torch.randn(4, 32), torch.full((4, 32), 257)
     with torch.no_grad():

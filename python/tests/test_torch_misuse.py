@@ -86,13 +86,13 @@ def test_a_parameter_resized_after_compile_is_compiled_for_or_told():
     x = torch.randn(16, 64)
     model = compiled._orig_mod
     compiled(x).sum().backward()
-    # A forward of other sizes is another graph.
+    # A forward with other sizes is a new graph.
     model.up = nn.Linear(64, 128)
     model.down = nn.Linear(128, 64)
     model.zero_grad()
     compiled(x).sum().backward()
     assert model.up.weight.grad.shape == (128, 64)
-    # Between forward and backward, with the same version: the memory is gone.
+    # The memory is freed between forward and backward, without a change of the version.
     y = compiled(x).sum()
     model.down.weight.untyped_storage().resize_(0)
     with pytest.raises(te_mlir.ArgumentError, match="argument 'down.weight': expected a tensor with memory"):

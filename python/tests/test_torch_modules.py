@@ -1,4 +1,4 @@
-"""Drop-in modules against the same layers of PyTorch."""
+"""Drop-in modules compared with the same layers of PyTorch."""
 
 import gc
 import warnings
@@ -19,7 +19,7 @@ def seed():
 
 
 def randomise(module):
-    """Norms and biases that are not 0 and 1, so that each of them matters."""
+    """Sets norms and biases to values other than 0 and 1, so that each of them affects the result."""
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
@@ -103,7 +103,7 @@ def test_grouped_linear_is_a_linear_layer_for_each_group():
     theirs = {"y": y.detach(), "x": x.grad, **{n: p.grad for n, p in module.named_parameters()}}
     for name, wanted in theirs.items():
         assert (mine[name] - wanted).norm() <= 1e-5 * wanted.norm(), name
-    # Sizes that are a tensor give the same bits.
+    # A tensor with the sizes gives the same bits.
     again = module(x, torch.tensor(splits, dtype=torch.int32))
     assert torch.equal(again, mine["y"])
 
@@ -119,7 +119,7 @@ def test_autocast_says_the_recipe():
     assert not torch.equal(quantised, high)
     assert torch.equal(module(x), high)
     error = (quantised.float() - high.float()).norm() / high.float().norm()
-    # Two operands of relative error at most 2^-4 each, uncorrelated.
+    # Each operand has a relative error of at most 2^-4, and the errors are not correlated.
     assert error < 2.0**-4
 
 
@@ -172,13 +172,13 @@ def test_transformations_are_told(transformed):
 
     with pytest.raises(te_mlir.ArgumentError, match="but got one that is transformed"):
         torch.func.grad(of_parameters)(dict(module.named_parameters()))
-    # A layer of PyTorch's, compiled, is PyTorch's there.
+    # A compiled layer of PyTorch runs in PyTorch in this case.
     layer = torch.nn.Linear(64, 48)
     assert torch.equal(transformed(te.jit(layer))(x), transformed(layer)(x))
 
 
 class Wrapped(torch.Tensor):
-    """A tensor that holds another one, as DTensor and those of quantised weights do."""
+    """A tensor subclass that contains another tensor, such as DTensor or a quantised weight."""
 
     @staticmethod
     def __new__(cls, inner):
@@ -251,7 +251,7 @@ def test_a_storage_that_is_resized_before_the_backward_is_told(size, said):
 
 
 def test_a_weight_that_moves_before_the_backward_is_found():
-    # As where a sharded weight is gathered again.
+    # A sharded weight moves in this way if it is gathered again.
     module, x = te.Linear(64, 48), torch.randn(32, 64, requires_grad=True)
     module(x).sum().backward()
     wanted, x.grad = x.grad, None
@@ -293,7 +293,7 @@ def test_casts_of_weights_are_kept_over_microbatches():
         assert torch.equal(first, module(x))
         with torch.no_grad():
             module.weight.mul_(2)
-        # The casts of before are used, until a first micro-batch says otherwise.
+        # The earlier casts are used until the next first micro-batch.
         assert torch.equal(module(x, is_first_microbatch=False), first)
         assert torch.equal(module(x, is_first_microbatch=True), 2 * first)
 
@@ -301,7 +301,10 @@ def test_casts_of_weights_are_kept_over_microbatches():
 @pytest.mark.parametrize("second", [True, False])
 @pytest.mark.parametrize("make", [te.Linear, te.LayerNormLinear])
 def test_calls_of_one_first_microbatch_are_added_up(make, second):
-    """Both forwards before the backwards; a sum begins in the forward of a layer alone, in the backward of others."""
+    """Both forwards run before the backwards.
+
+    The sum of a Linear starts in its forward, that of other modules in a backward.
+    """
     module, inputs = make(64, 48, fuse_wgrad_accumulation=True), torch.randn(2, 32, 64)
     for _ in range(2):
         losses = [module(x, is_first_microbatch=first).square().mean() for x, first in zip(inputs, (True, second))]

@@ -1,7 +1,7 @@
-"""Gradients of each importable operation against autograd's, in float32 and `high_precision`.
+"""Gradients of each supported operation, compared with autograd, in float32 and `high_precision`.
 
-Each function is of the results of linear layers, so that it is in the middle of what is
-compiled: gradients of its operands arrive in their weights. None may stay in PyTorch.
+The operands of each function are results of linear layers, so that the gradients of their weights
+show the gradients of the operands. No node may stay in PyTorch.
 """
 
 import math
@@ -22,11 +22,11 @@ BATCH, SEQUENCE, WIDTH, HEADS = 2, 8, 32, 4
 
 
 class Op(nn.Module):
-    """`function` of `count` linear layers of x, and of what `make` adds to the module."""
+    """`function` of `count` linear layers of x, and of the members that `make` adds."""
 
     def __init__(self, function, count=1, **make):
         super().__init__()
-        # A bias of keys has no gradient.
+        # With several layers there are no biases, because the bias of keys has no gradient.
         self.layers = nn.ModuleList(nn.Linear(WIDTH, WIDTH, bias=count == 1) for _ in range(count))
         self.function = function
         for name, made in make.items():
@@ -74,7 +74,7 @@ def half_tables(place):
 
 
 def turn_halves(h, cos, sin):
-    """As transformers' gpt-oss has it, by tables of half the width."""
+    """A rotary embedding as in gpt-oss of transformers, with tables of half the width."""
     first, second = h.chunk(2, -1)
     return torch.cat((first * cos - second * sin, second * cos + first * sin), -1)
 
@@ -256,7 +256,7 @@ def test_gradients_are_autograds(make):
         assert other.norm() > 0 and (one - other).norm() <= 1e-5 * other.norm(), name
 
 
-#: What turns x1 and x2 by c and s is near a rotation of halves.
+#: Formulas that are nearly a rotation of x1 and x2 by c and s.
 NEAR_HALVES = {
     "the other way": lambda a, b, c, s: (a * c + b * s, b * c - a * s),
     "sums": lambda a, b, c, s: (a * c + b * s, b * c + a * s),
@@ -332,7 +332,7 @@ def test_gates_are_one_operation():
 
 
 def test_a_gated_activation_is_rounded_once():
-    """In bfloat16: silu in float32 times the gate, then rounded, as TransformerEngine's swiglu; PyTorch rounds silu too."""
+    """In bf16, te rounds silu(x) * gate once, as TransformerEngine's swiglu. PyTorch also rounds silu(x)."""
     torch._dynamo.reset()
     torch.manual_seed(0)
     model = Op(lambda m, x, y: F.silu(x) * y, 2).bfloat16()
@@ -345,7 +345,7 @@ def test_a_gated_activation_is_rounded_once():
 
 
 class Turned(nn.Module):
-    """A rotation between two layers; `steps` counts calls."""
+    """A rotary embedding between two layers. With `counts`, the buffer `steps` counts calls."""
 
     def __init__(self, rotate, counts=False):
         super().__init__()
@@ -362,7 +362,10 @@ class Turned(nn.Module):
 @pytest.mark.parametrize("rotate, equal, other", [(rotate_half, tables, pairs), (rotate_pairs, pairs, tables)])
 @pytest.mark.parametrize("place", ["cos", "sin"])
 def test_a_rotation_whose_tables_differ_runs_in_pytorch(rotate, equal, other, place):
-    """From the first call on that has such a table; with strict, or where the model writes to buffers, it is an error."""
+    """This starts with the first call that has such a table.
+
+    It is an error with strict, or if the model writes to buffers.
+    """
     torch._dynamo.reset()
     torch.manual_seed(0)
     good = {"cos": equal("cos"), "sin": equal("sin")}

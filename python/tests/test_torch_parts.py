@@ -1,4 +1,4 @@
-"""Models with something in the middle that te has not: compiled before it and after it, with eager's gradients."""
+"""Models with an unsupported operation in the middle: the parts around it are compiled, with autograd's gradients."""
 
 import copy
 import re
@@ -22,7 +22,7 @@ def fresh():
 
 
 class Stack(nn.Module):
-    """Layers with `between` after each."""
+    """Linear layers with `between` after each."""
 
     def __init__(self, between, count=3, width=64):
         super().__init__()
@@ -99,7 +99,7 @@ def test_each_part_is_in_the_ledger_and_has_states():
 
 @pytest.mark.parametrize("cuda_graph", [False, True])
 def test_micro_batches_of_parts(cuda_graph):
-    """A weight in two parts has one sum; casts are kept between micro-batches."""
+    """A weight that two parts use has one sum, and casts are cached between micro-batches."""
     model = Stack(lambda x: x.sin(), 2)
     model.layers[1].weight = model.layers[0].weight
     x = torch.randn(32, 64)
@@ -114,7 +114,10 @@ def test_micro_batches_of_parts(cuda_graph):
 
 
 class Rows(nn.Module):
-    """Layers of one parameter and of parts of it: (axis, first, end), or None for all; `between` after each."""
+    """Layers that use a parameter or parts of it: (axis, first, end), or None for all of it.
+
+    `between` runs after each.
+    """
 
     def __init__(self, uses, between=torch.sin):
         super().__init__()
@@ -137,7 +140,7 @@ class Rows(nn.Module):
 
 
 class Graphs(Rows):
-    """Two layers, each in a graph of its own."""
+    """Two layers in separate graphs."""
 
     def forward(self, x):
         first, second = self.uses
@@ -164,7 +167,7 @@ def test_a_first_micro_batch_begins_all_of_main_grad(name):
     uses, between, parts = USES[name]
     model = Rows(uses, between)
     mine = compiled(model, main_grad=True)
-    # Of other graphs, perhaps.
+    # Another graph may have created the sum.
     model.w.main_grad = torch.ones(model.w.shape)
     for _ in range(2):
         wanted = torch.zeros(model.w.shape)
@@ -210,7 +213,7 @@ def test_a_first_micro_batch_adds_what_graphs_and_calls_of_one_pass_share(uses, 
 )
 @pytest.mark.parametrize("before", [True, False])
 def test_a_share_of_a_gradient_that_pytorch_leaves_in_grad_is_listed(of, listed, before):
-    """Of a weight that PyTorch uses, too, before a compiled part or after it."""
+    """The weight is also used by PyTorch, before or after a compiled part."""
 
     class Both(nn.Module):
         def __init__(self):
@@ -246,7 +249,7 @@ def test_a_share_of_a_gradient_that_pytorch_leaves_in_grad_is_listed(of, listed,
 )
 @pytest.mark.parametrize("option", ["main_grad", "cache_weights"])
 def test_products_with_what_is_no_parameter(product, option):
-    """No cast of them is kept, and their gradients are autograd's."""
+    """Casts of the matrix are not cached, and the gradients are autograd's."""
 
     class Product(nn.Module):
         def __init__(self):
@@ -279,7 +282,7 @@ def test_products_with_what_is_no_parameter(product, option):
             parts = [parameter.grad, parameter.main_grad]
             found += [sum(p for p in parts if p is not None)] if any(p is not None and p.any() for p in parts) else []
         assert_same(found, wanted)
-        # A tensor that is not a parameter may be another one in the next call.
+        # A tensor that is not a parameter may change between calls.
         with torch.no_grad():
             x.mul_(1.5)
             model.fixed.mul_(1.5)
@@ -323,7 +326,7 @@ def test_a_call_without_gradients():
 
 
 def test_a_loss_goes_through_all_parts():
-    """Gradients of a part go on where it has a loss, too."""
+    """Gradients flow through a part that also computes a loss."""
 
     class Loss(Stack):
         def forward(self, x, labels):
@@ -337,7 +340,7 @@ def test_a_loss_goes_through_all_parts():
 
 
 def test_values_that_the_forward_computes_in_the_memory_of_gradients():
-    """A result of the backward may hold constants and intermediates of the forward."""
+    """The memory of a result of the backward may have constants and intermediates of the forward."""
 
     class Early(nn.Module):
         def __init__(self):
@@ -368,7 +371,7 @@ def test_parts_and_graphs_are_on_one_page():
         page = mine.te.report(format="html")
         titles = [f"<h1>graph {i // 2}, part {i % 2}: step 'step'</h1>" for i in range(parts)]
         assert re.findall("<h1>.*</h1>", page) == titles
-        # Once what a page has once, and for each part what a picture has.
+        # Elements of the page occur once, and elements of a picture once for each part.
         assert [page.count(text) for text in ("<!DOCTYPE", "<style>", "</html>")] == [1] * 3
         assert page.startswith("<!DOCTYPE") and page.endswith("</html>\n")
         assert page.count("<h2>Precision</h2>") == page.count("<h2>Launches</h2>") == parts
@@ -444,7 +447,7 @@ def test_another_mask_draws_no_random_numbers_twice():
 
 
 class Turned(nn.Module):
-    """Layers of a weight that lies [in, out]: as it is, or its last columns."""
+    """Layers with a weight that is stored as [in, out]: the whole weight, or its last columns."""
 
     def __init__(self, columns=None, bias=None):
         super().__init__()

@@ -1,7 +1,7 @@
-"""What a pattern, a view or a region takes in, where PyTorch has something else in mind.
+"""Graphs in which patterns, views and regions must not include an op.
 
-A pattern is several ops made one, which must not go through what stops a gradient, is
-written to in between, or is broadcast.
+A pattern replaces several ops with one. This is wrong if one of them stops a gradient, if a tensor
+between them is written to, or if one is broadcast.
 """
 
 import copy
@@ -82,7 +82,7 @@ def test_a_part_that_stops_gradients_is_no_layer():
     "look", [torch.Tensor.float, torch.Tensor.contiguous, lambda t: t.type_as(X), lambda t: t.add_(1)]
 )
 def test_what_gives_its_operand_back_stops_no_gradient(look):
-    """A cast to the type that a tensor has is that tensor, below torch.no_grad, too."""
+    """A cast to a tensor's own type returns the tensor, also under torch.no_grad, so gradients flow through it."""
 
     def function(self, x):
         h = self.l1(x)
@@ -106,7 +106,7 @@ def test_a_scale_that_is_broadcast_is_no_gamma(shape, zero_centered):
 
     compare(Two(function), X, torch.linspace(0, 1, math.prod(shape)).view(shape))
     compare(Two(modulated), torch.linspace(-1, 2, 1024), torch.linspace(0, 1, 64))
-    # As many rows as columns.
+    # There are as many rows as columns.
     square = torch.linspace(-1, 2, 1024).view(32, 32)
     compare(Two(function), square, torch.linspace(0, 1, 32).view(32, 1))
 
@@ -153,7 +153,7 @@ def test_a_write_to_a_part_of_one_sequence(batch):
 )
 @pytest.mark.parametrize("wants", [False, True])
 def test_a_result_that_is_an_input(same, wants):
-    """It is there before the backward, and is memory of its own."""
+    """The result is available before the backward, and has its own memory."""
     model = Two(lambda self, x: (self.l2(x), same(x)))
     compiled = te_mlir.torch.jit(model, differentiate_outputs="all")
     x = X.clone().requires_grad_(wants)
@@ -194,7 +194,7 @@ def test_views_are_pytorchs(function):
 
 @pytest.mark.parametrize("rows, columns", [(1, 4), (2, 4), (4, 4), (1, 16), (2, 9)])
 def test_parts_of_small_results(rows, columns):
-    """These share memory with others of the call."""
+    """Small results share memory with others of the call."""
 
     def function(self, x):
         mean, deviation = self.head(self.l1(x)).chunk(2, -1)
@@ -210,7 +210,7 @@ def test_all_dimensions_are_reversed():
 
 @pytest.mark.parametrize("offset", [1, 2, 4])
 def test_memory_may_begin_anywhere(offset):
-    """Kernels read from multiples of 16 bytes; what begins elsewhere is copied."""
+    """Kernels need addresses that are multiples of 16 bytes; other tensors are copied."""
     model = Two(lambda self, x, ids: self.l2(F.silu(self.l1(x))) + self.table(ids), table=nn.Embedding(64, 32))
     ids = torch.arange(20, dtype=torch.int32)
     flat = torch.cat([torch.zeros(offset), *(p.detach().reshape(-1) for p in model.parameters())])
@@ -230,7 +230,7 @@ def test_memory_may_begin_anywhere(offset):
 
 
 def attention_of_shared_keys(self, x):
-    """Axes of batches are aligned from the right: these keys are one for each head."""
+    """Batch axes are aligned from the right: the first axis of these keys is that of the heads."""
     q = self.l1(x).view(2, 8, 2, 16).transpose(1, 2)
     k, v = (t.view(2, 8, 16) for t in (self.l2(x[0]), self.l2(x[1])))
     return torch.softmax(q @ k.transpose(-1, -2) / 4, -1) @ v

@@ -96,7 +96,7 @@ for wrap in (
 
 
 def test_gradients_in_main_grad_are_nobody_elses():
-    """Neither would have seen them: replicas would part, and shards have no gradient at all."""
+    """With main_grad, replicas would diverge and shards would have no gradient, so both are errors."""
     run("""
 x = torch.randn(16, 64)
 jit = lambda m: te_mlir.torch.jit(m, main_grad=True)

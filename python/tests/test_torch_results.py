@@ -1,4 +1,4 @@
-"""Results: several of a node, parts of a layer's, and the memory in which they are."""
+"""Results: several results of one node, parts of a layer, and the memory of results."""
 
 import pytest
 
@@ -48,7 +48,7 @@ def test_integer_results_are_listed_and_compute_no_layer_again():
 
 
 class Fused(nn.Module):
-    """nanoGPT's attention and Phi-3's MLP."""
+    """The attention of nanoGPT and the MLP of Phi-3."""
 
     def __init__(self):
         super().__init__()
@@ -86,7 +86,7 @@ def test_parts_of_a_weight_are_quantised():
 
 
 def heads_of(order):
-    """Attention of one fused layer, cut into q, k and v as models do."""
+    """Attention of a fused layer, split into q, k and v in the ways of several models."""
 
     def cut(self, x):
         batch, length, width = x.shape
@@ -124,7 +124,7 @@ def test_heads_that_interleave_q_k_and_v_stay_in_pytorch():
 
 
 def some_rows(self, x):
-    """The first position alone, other strides of columns, and rows and columns joined."""
+    """Only the first position, columns with other strides, and rows and columns that are joined."""
     y = self.wide(x.view(2, 8, 32))
     return y[:, 0, :32], y.view(2, 8, 2, 32).permute(0, 1, 3, 2)[..., 0].reshape(2, -1)
 
@@ -180,7 +180,7 @@ def test_a_result_and_its_copy_are_two(copied, gradients):
     with torch.set_grad_enabled(gradients):
         y, copy_of_y = compiled(X)
     wanted = copy_of_y.detach().clone()
-    # As PyTorch's are: code outside of the graph may count on it.
+    # The strides are those of PyTorch, because code outside of the graph may rely on them.
     assert y.is_contiguous() and copy_of_y.is_contiguous()
     copy_of_y.view(-1)
     y.detach().zero_()
@@ -195,7 +195,7 @@ def test_views_of_a_result_are_one():
 
 @pytest.mark.parametrize("cuda_graph", [False, True])
 def test_results_are_no_views(cuda_graph):
-    """PyTorch loses hooks on views where these are written to: under fully_shard, those that gather parameters."""
+    """PyTorch drops hooks on a view if the view is written to, such as those of fully_shard that gather parameters."""
     model = te_mlir.torch.jit(Two(lambda self, x: F.silu(self.l1(x))), cuda_graph=cuda_graph)
     module = te_mlir.torch.Linear(32, 32)
     for x in (torch.randn(2, 3, 4, 32), X):
@@ -215,7 +215,7 @@ def test_places_in_memory_are_pytorchs(function):
 
 
 def test_parts_of_a_product_by_their_places():
-    """Its parts are products of their own, which lie otherwise."""
+    """The parts of the layer become separate GEMMs, whose results are stored differently."""
     wide = nn.Linear(32, 96)
     parts = lambda self, x: (self.wide(x)[:, :32].as_strided((5, 8), (96, 1)), self.wide(x)[:, 32:])  # noqa: E731
     assert "as_strided" in compare(Two(parts, wide=wide), X)[0]

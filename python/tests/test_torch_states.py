@@ -1,4 +1,4 @@
-"""What recipes remember belongs to the model: over graphs, in state_dict, and in copies."""
+"""The states of recipes belong to the model: they are shared by graphs, saved in state_dict, and copied."""
 
 import copy
 import io
@@ -34,7 +34,7 @@ class Block(nn.Module):
 
 
 class Broken(Block):
-    """Its graph ends between two layers of a model."""
+    """A graph break separates the two layers of a block."""
 
     def forward(self, x):
         torch._dynamo.graph_break()
@@ -56,7 +56,7 @@ class Layers(nn.Module):
 
 
 class DropIn(nn.Module):
-    """Two modules below others, with a recipe of their own."""
+    """Two nested modules with their own recipe."""
 
     def __init__(self, recipe=DELAYED):
         super().__init__()
@@ -80,13 +80,13 @@ def drop_in(recipe=DELAYED):
 
 
 def batches(count, rows=32):
-    """Ever larger ones, so that scales of a history differ from those of none."""
+    """Batches of increasing magnitude, so that the scales depend on the history."""
     generator = torch.Generator().manual_seed(2)
     return [torch.randn(rows, 64, generator=generator).mul_(2.0**i).bfloat16() for i in range(count)]
 
 
 def train(model, inputs, optimizer=None):
-    """Outputs and gradients of each step."""
+    """Trains with each input. Returns outputs and gradients of each step."""
     optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=2.0**-8)
     found = []
     for x in inputs:
@@ -128,14 +128,14 @@ def test_every_graph_of_a_model_has_its_states(make, change):
     mine, theirs = ({n: s for n, s in te_states(m).items() if ".dy." not in n} for m in (model, one_graph))
     assert mine.keys() == theirs.keys() and mine
     assert_equal(list(mine.values()), list(theirs.values()))
-    # Without a history it differs.
+    # Without the history, the result differs.
     assert not torch.equal(make()(x), wanted)
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 @pytest.mark.parametrize("cuda_graph", [False, True])
 def test_calls_without_gradients_change_no_history(cuda_graph, mode):
-    """Training goes on bit for bit, also where one comes between a forward and its backward."""
+    """Training has the same bits, also if an evaluation runs between a forward and its backward."""
     runs = []
     for evaluates in (True, False):
         torch._dynamo.reset()
@@ -173,14 +173,14 @@ def test_a_forward_that_a_checkpoint_runs_again_counts_once(make, reentrant):
 @pytest.mark.parametrize("rows", [32, 64])
 @pytest.mark.parametrize("cuda_graph", [False, True])
 def test_casts_that_are_made_again_have_the_scales_of_their_forward(cuda_graph, rows):
-    """Backwards run after the updates of other forwards. With remat="nothing", no cast of a forward is repeated."""
+    """Backwards run after updates by other forwards. With remat="nothing", no cast of the forward is repeated."""
     runs = []
     for options in ({}, {"remat": "everything"}, {"remat": "nothing"}):
         torch._dynamo.reset()
         model, found = jitted(cuda_graph=cuda_graph, **options), []
         train(model, batches(2))
         for first, second in zip(batches(6)[::2], batches(6, rows)[1::2]):
-            # As of pipelines: a micro-batch's forward, then the backward of the one before.
+            # As in pipeline parallelism, the forward of a micro-batch runs before the backward of the previous one.
             a, b = model(first), model(second)
             for y in (a, b):
                 model.zero_grad()
@@ -192,7 +192,10 @@ def test_casts_that_are_made_again_have_the_scales_of_their_forward(cuda_graph, 
 
 
 def test_casts_that_are_kept_are_no_scales_of_a_forward_that_waits():
-    """Two forwards before their backwards, as in a pipeline: with kept casts they have the bits of those without."""
+    """Two forwards run before their backwards, as in pipeline parallelism.
+
+    Cached casts give the same bits as casts in each call.
+    """
     runs = []
     for options in ({}, {"cache_weights": True}):
         torch._dynamo.reset()
@@ -240,7 +243,7 @@ def test_the_backend_by_name_has_one_history_too():
     x = batches(5)[-1]
     with torch.no_grad():
         assert torch.equal(compiled(x), model(x))
-    # Another model with the same options has its own.
+    # Another model with the same options has its own states.
     torch.manual_seed(1)
     other = torch.compile(Block().bfloat16(), backend="te", options=options, dynamic=False)
     assert_equal(train(other, inputs), wanted)
@@ -248,7 +251,7 @@ def test_the_backend_by_name_has_one_history_too():
 
 RESUMED = {
     "delayed": DELAYED,
-    # Its states are those of a random generator.
+    # Its state is that of a random generator.
     "nvfp4": te_mlir.NVFP4BlockScaling(),
 }
 
@@ -273,11 +276,11 @@ def test_training_goes_on_from_a_file_bit_for_bit(make, recipe):
         saved = torch.load(file)
         assert str(other.load_state_dict(saved["model"])) == "<All keys matched successfully>"
         optimizer.load_state_dict(saved["optimizer"])
-        # What waits for a first call is saved again.
+        # Loaded values that no call has used yet are saved again.
         assert other.state_dict().keys() == saved["model"].keys()
         assert_equal([other.state_dict()[n] for n in saved["model"]], list(saved["model"].values()))
         assert_equal(train(other, inputs[3:], optimizer), wanted)
-    # The states matter: without them the steps are others.
+    # The loaded states matter: without them, the steps differ.
     torch._dynamo.reset()
     other = make(recipe)
     weights = {name: value for name, value in saved["model"].items() if name not in te_states(model)}
@@ -309,14 +312,14 @@ def test_keys_are_strict(make, head, layer, called):
         with pytest.raises(RuntimeError, match=r"expected float32 \[\], but got float32 \[3\]"):
             model.load_state_dict({**saved, known: torch.ones(3)})
     else:
-        # Nobody knows yet what this model will remember.
+        # Before the first call, the names and types of the model's states are unknown.
         model.load_state_dict({**some, known: torch.ones(3)})
         with pytest.raises(te_mlir.ArgumentError, match=rf"state '{layer}.x.scale': expected float32 \[\], but got"):
             model(batches(1)[0])
 
 
 class Fused(nn.Module):
-    """Layers of rows of a weight, and of columns of another."""
+    """Layers of rows of a weight, and of columns of another weight."""
 
     def __init__(self):
         super().__init__()
@@ -389,7 +392,7 @@ def test_copies_of_called_models_go_on_by_themselves(make, copies):
     assert_equal([te_states(other)[n] for n in te_states(model)], list(te_states(model).values()))
     wanted = train(model, inputs[3:])
     assert_equal(train(other, inputs[3:]), wanted)
-    # Neither changes the other.
+    # A change of one copy does not affect the other.
     with torch.no_grad():
         for parameter in other.parameters():
             parameter.zero_()
@@ -417,7 +420,7 @@ CASTS = [te_mlir.Float8CurrentScaling(), te_mlir.MXFP8BlockScaling(), te_mlir.NV
 
 @pytest.mark.parametrize("recipe", CASTS, ids=lambda recipe: type(recipe).__name__)
 def test_casts_of_weights_go_to_another_model(recipe):
-    # As to a rollout, which multiplies the bytes of the trainer.
+    # For example, a rollout computes with the casts of the trainer.
     trainer = jitted(recipe, cache_weights=True)
     x = batches(1)[0]
     y = trainer(x)
@@ -451,5 +454,5 @@ def test_casts_are_of_every_graph_and_one_recipe():
         module.bias.zero_()
         for recipe, y in wanted.items():
             with te.autocast(recipe=recipe):
-                # Other rows, no gradients: graphs that made no casts of their own.
+                # Calls with other rows and without gradients use graphs that did not compute casts.
                 assert torch.equal(module(x.repeat(2, 1), is_first_microbatch=False)[:32], y)

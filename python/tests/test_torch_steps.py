@@ -1,4 +1,4 @@
-"""Gradients added in main_grad, casts kept over micro-batches, steps that are recorded once."""
+"""Gradients that are added to main_grad, casts cached over micro-batches, and recorded steps."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def batches(count):
 
 
 def wide_gradients(model, inputs):
-    """The bf16 gradients of a plain compiled model, in float32."""
+    """The bf16 gradients of a model compiled without main_grad, in float32."""
     compiled = te_mlir.torch.jit(model, recipe=RECIPE, strict=True)
     model.zero_grad()
     loss = compiled(*inputs)[0]
@@ -35,7 +35,7 @@ def wide_gradients(model, inputs):
 
 
 def assert_sums(model, wanted):
-    """Checks that main_grad is `wanted`, except for the rounding of each part of it to bf16."""
+    """Checks that main_grad is `wanted`, except that each part of `wanted` was rounded to bf16."""
     for name, parameter in model.named_parameters():
         assert parameter.grad is None, name
         main = parameter.main_grad
@@ -72,7 +72,7 @@ def test_main_grad_is_the_sum_over_micro_batches(cuda_graph, cache_weights):
 @pytest.mark.parametrize("cuda_graph", [False, True])
 @pytest.mark.parametrize("order", ["sum", "last first", "last first, then the rest"])
 def test_the_first_micro_batch_may_come_last_in_the_backward(order, cuda_graph):
-    """As autograd takes a sum of losses: from the last forward to the first."""
+    """Autograd runs the backwards of a sum of losses from the last forward to the first."""
     model = Llama().bfloat16()
     inputs = batches(3)
     total = {n: 0.0 for n, _ in model.named_parameters()}
@@ -81,7 +81,7 @@ def test_the_first_micro_batch_may_come_last_in_the_backward(order, cuda_graph):
             total[name] = total[name] + grad
     torch._dynamo.reset()
     compiled = te_mlir.torch.jit(model, recipe=RECIPE, strict=True, main_grad=True, cuda_graph=cuda_graph)
-    # What the sums are before is of no matter.
+    # The earlier values of the sums do not matter.
     for parameter in model.parameters():
         parameter.main_grad = torch.full(parameter.shape, 1e30)
     for _ in range(2):
@@ -99,7 +99,10 @@ def test_the_first_micro_batch_may_come_last_in_the_backward(order, cuda_graph):
 
 @pytest.mark.parametrize("make", [GPT, Llama])
 def test_a_sum_that_is_another_in_the_backward_is_told(make):
-    """For example, if a step sets gradients to None after its forward: the gradient would be lost with the earlier sum."""
+    """For example, a step may set gradients to None after its forward.
+
+    The gradient would then be lost with the old sum.
+    """
     model = make()
     compiled = te_mlir.torch.jit(model, strict=True, main_grad=True)
     inputs = (torch.randn(16, 64),) if make is GPT else batches(1)[0]
@@ -115,7 +118,7 @@ def test_a_sum_that_is_another_in_the_backward_is_told(make):
         parameter.main_grad = other
         with pytest.raises(te_mlir.ArgumentError, match="main_grad': expected the tensor of the forward, but there is"):
             mine.backward()
-    # Nothing is lost in place.
+    # Setting the sums to zero in place is allowed.
     mine = loss()
     for each in model.parameters():
         each.main_grad.zero_()
@@ -163,7 +166,7 @@ def test_recorded_steps_train_as_others():
             loss = compiled((ids + step) % 64, labels.clone())[0]
             loss.backward()
             if step % 2:
-                # Two gradients are accumulated by autograd.
+                # Autograd accumulates two gradients before each step.
                 optimizer.step()
                 optimizer.zero_grad()
             losses.append(loss)
@@ -187,7 +190,7 @@ def test_gradients_in_one_block_train_as_others(monkeypatch):
             loss = compiled(*one)[0]
             loss.backward()
             if step % 2 == 0:
-                # Autograd takes them as they are, and copies none.
+                # Autograd takes the gradients without copying them.
                 count = len({p.grad.untyped_storage().data_ptr() for p in parameters})
                 assert count == (1 if shared else len(parameters))
             else:
@@ -196,7 +199,7 @@ def test_gradients_in_one_block_train_as_others(monkeypatch):
                 optimizer.zero_grad()
             assert all(p.grad is None or not p.grad._is_view() for p in parameters)
             history.append(loss.detach())
-        # A gradient that something of autograd's reads is not changed by a write to another one.
+        # If autograd reads a gradient, a write to another gradient does not change it.
         compiled(*batches(1)[0])[0].backward()
         first, second = parameters[:2]
         product = (first.detach().clone().requires_grad_() * first.grad).sum()
@@ -220,7 +223,7 @@ def test_a_recorded_step_is_recorded_once(monkeypatch):
     monkeypatch.setattr(te_mlir.runtime.Instance, "replay", counted)
     for one in batches(6):
         compiled(*one)[0].backward()
-    # From the third call on no address changes: copies of inputs that move are made by then.
+    # From the third call on, addresses do not change, because inputs that moved are copied by then.
     assert len(calls) == 12 and len(set(calls[4:])) == 2
 
 
@@ -245,14 +248,14 @@ def test_nothing_is_allocated_after_the_first_steps(cuda_graph, monkeypatch):
         with compiled.te.microbatch(first=index == 0):
             compiled(*one)[0].backward()
     assert not made
-    # The count counts: a second forward in flight needs an arena of its own.
+    # Check that allocations are counted: a second forward before the backward needs another arena.
     first = compiled(*inputs[0])[0]
     compiled(*inputs[1])
     assert made and first.requires_grad
 
 
 def test_gradients_of_recorded_steps_are_the_callers_own():
-    """A backward that is recorded writes to the same places again: those that autograd.grad and hooks gave stay."""
+    """A recorded backward writes to the same memory again. Gradients that were returned before do not change."""
     model = GPT()
     compiled = te_mlir.torch.jit(model, strict=True, cuda_graph=True)
     parameters, inputs = list(model.parameters()), [torch.randn(16, 64) for _ in range(3)]
@@ -311,7 +314,7 @@ def test_modules_take_fuse_wgrad_accumulation():
         assert torch.equal(layer.weight.main_grad, 2 * once) and once.abs().max() > 0
         layer(x, is_first_microbatch=True).float().square().sum().backward()
         assert torch.equal(layer.weight.main_grad, once)
-        # TransformerEngine's default adds.
+        # The default of TransformerEngine adds to the sum.
         layer(x).float().square().sum().backward()
         assert torch.equal(layer.weight.main_grad, 2 * once)
     assert layer.weight.grad is None and layer.bias.grad is None

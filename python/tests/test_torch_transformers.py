@@ -1,4 +1,4 @@
-"""Models of the library transformers: imported whole, autograd's gradients, the bits of MLIR by hand."""
+"""Models of the library transformers are imported, with autograd's gradients and the bits of hand-written MLIR."""
 
 import pathlib
 import warnings
@@ -32,7 +32,7 @@ def tokens():
 
 
 def run(model, inputs):
-    """The loss, or without labels a number of the logits, and the gradients by name."""
+    """(The loss, or without labels a scalar computed from the logits; the gradients by name)."""
     model.zero_grad()
     result = model(**inputs)
     loss = result.logits.square().mean() if result.loss is None else result.loss
@@ -179,12 +179,13 @@ def test_every_linear_layer_is_fp8_and_casts_are_shared():
     assert all("f8E4M3FN" in row for row in rows)
     region = compiled.te.graphs[0].region
     graph = te_mlir.lower(region.compilation.text(True), "step", "fuse", **region.compilation.options_for(True))
-    # In each layer one for q, k and v, one for o, one for gate and up, one for down; 7 weights; 7 gradients. The head.
+    # Each layer has casts of 4 inputs (of q, k and v; of o; of gate and up; of down), 7 weights and 7 gradients. The
+    # head has 3.
     assert sum("te.quantize" in line for line in graph.splitlines()) == 2 * (4 + 7 + 7) + 3
 
 
 def test_phi3_has_autograds_gradients():
-    """Fused q, k and v, and gate and up."""
+    """A model with fused q, k and v, and fused gate and up."""
     sizes = dict(vocab_size=64, hidden_size=64, intermediate_size=128, num_attention_heads=2, num_key_value_heads=1)
     config = transformers.Phi3Config(**sizes, num_hidden_layers=1, pad_token_id=None, bos_token_id=1, eos_token_id=2)
     model = transformers.Phi3ForCausalLM(config)
@@ -203,7 +204,7 @@ GROUPED = dict(SIZES, num_key_value_heads=2)
 TOKENS = dict(pad_token_id=None, bos_token_id=1, eos_token_id=2)
 GPT = dict(vocab_size=64, n_embd=64, n_layer=1, n_head=4, n_positions=64)
 
-#: (model, configuration, its options, layers, nodes that stay in PyTorch)
+#: (model, configuration, its options, number of layers, nodes that stay in PyTorch)
 FAMILIES = {
     "gpt2": ("GPT2LMHeadModel", "GPT2Config", dict(GPT, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0), 7, {"add"}),
     "gpt2-dropout": ("GPT2LMHeadModel", "GPT2Config", GPT, 7, {"dropout", "scaled_dot_product_attention", "view"}),
@@ -259,22 +260,23 @@ FAMILIES = {
 
 
 def assert_same(loss, gradients, wanted_loss, wanted):
-    """Autograd's loss and gradients within 1e-5."""
+    """Checks that loss and gradients are within 1e-5 of autograd's."""
     assert abs(loss - wanted_loss) < 1e-5 * wanted_loss
     largest = max(gradient.norm() for gradient in wanted.values())
     for key, gradient in wanted.items():
-        # The gradient of a bias of keys is 0 except for rounding, and with a window of one key also that of queries and keys.
+        # The gradient of a bias of keys is 0 except for rounding; with a window of one key, so are those of queries and
+        # keys.
         if gradient.norm() > 1e-6 * largest:
             assert (gradients[key] - gradient).norm() < 1e-5 * gradient.norm(), key
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_families_of_models(family):
-    """All layers are compiled, whatever of the model is not, with autograd's gradients."""
+    """All linear layers are compiled, even if other parts of the model are not, with autograd's gradients."""
     name, config, options, layers, stays = FAMILIES[family]
     model = getattr(transformers, name)(getattr(transformers, config)(**options))
     with torch.no_grad():
-        # Attention that tells tokens apart: gradients of keys are no differences of rounding errors.
+        # Make attention depend on the tokens, so that the gradients of keys are larger than rounding errors.
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.1)
     ids, labels = tokens()
@@ -292,15 +294,15 @@ def test_families_of_models(family):
     reasons = [reason for graph in compiled.te.graphs for reason in graph.reasons]
     found = {reason.split("(")[0].split(".")[1] for reason in reasons if reason.startswith("aten.")}
     assert stays is None or found == stays, reasons
-    # Attention by hand is named as such.
+    # The reason for attention written as formulas is one of these.
     products = [reason for reason in reasons if reason.startswith("aten.matmul(float32 [2, 4, 32, 32]")]
-    said = ("a product of batches has no counterpart", "its scores are", "its mask is")
+    said = ("a batched matrix product has no counterpart", "its scores are", "its mask is")
     assert all(any(text in reason for text in said) for reason in products)
     assert products or "matmul" not in (stays or ())
 
 
 def test_a_function_with_its_own_backward_is_told_with_its_place():
-    """BLOOM's gelu: the model is PyTorch's, unless that function alone is left to it."""
+    """BLOOM's gelu: the whole model stays in PyTorch, unless torch.compiler.disable is applied to that function."""
     from transformers.models.bloom import modeling_bloom
 
     config = transformers.BloomConfig(vocab_size=64, hidden_size=64, n_layer=1, n_head=4)
@@ -309,7 +311,7 @@ def test_a_function_with_its_own_backward_is_told_with_its_place():
     inputs = {"input_ids": ids, "labels": labels, "use_cache": False}
     wanted_loss, wanted = run(model, inputs)
     compiled = te_mlir.torch.jit(model)
-    with pytest.warns(UserWarning, match=r"torch.autograd.Function .* at modeling_bloom.py:\d+; torch.compiler"):
+    with pytest.warns(UserWarning, match=r"torch.autograd.Function .* at modeling_bloom.py:\d+; apply torch.compiler"):
         loss, _ = run(compiled, inputs)
     assert loss == wanted_loss and not any(graph.parts for graph in compiled.te.graphs)
 
@@ -340,7 +342,7 @@ WINDOWED = {
 
 
 def attentions_of(model):
-    """Lines of te.attention of a model, its parameters off their start, which is one graph with autograd's gradients."""
+    """Perturbs parameters, checks that the model is one graph with autograd's gradients; returns its te.attention ops."""
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.1)
@@ -361,7 +363,10 @@ def attentions_of(model):
     [(family, 7) for family in WINDOWED] + [("mistral", n) for n in (1, 2, 30, 31, 32, 50)] + [("qwen2", 50)],
 )
 def test_sliding_windows(family, window):
-    """Attention under a window, in all layers or some, is compiled with autograd's gradients; a window of the sequence hides nothing."""
+    """Attention with a window, in all or some layers, has autograd's gradients.
+
+    A window as long as the sequence has no effect.
+    """
     name, config, options, sliding = WINDOWED[family]
     sizes = dict(GROUPED, num_hidden_layers=2, sliding_window=window, **options)
     model = getattr(transformers, name)(getattr(transformers, config)(**sizes))
@@ -374,7 +379,7 @@ def test_sliding_windows(family, window):
 @pytest.mark.parametrize("implementation", ["eager", None])
 @pytest.mark.parametrize("cap", [0.05, 0.5, 50.0, None])
 def test_caps_of_scores(cap, implementation):
-    """Gemma 2 is one graph: capped scores and logits, a scale of its own, windows in every other layer."""
+    """Gemma 2 is one graph: capped scores and logits, a scale option, and windows in every other layer."""
     sizes = dict(GROUPED, num_hidden_layers=2, head_dim=16, query_pre_attn_scalar=20, sliding_window=7)
     caps = dict(attn_logit_softcapping=cap, final_logit_softcapping=3.0)
     config = transformers.Gemma2Config(**sizes, **caps, attn_implementation=implementation)
@@ -386,7 +391,7 @@ def test_caps_of_scores(cap, implementation):
 
 
 class GptOssAttentions(torch.nn.Module):
-    """What of gpt-oss is no experts: norms and attention under a window and without."""
+    """The parts of gpt-oss except experts: norms, and attention with and without a window."""
 
     def __init__(self):
         super().__init__()
@@ -410,12 +415,12 @@ class GptOssAttentions(torch.nn.Module):
 
 
 def test_attention_of_gpt_oss():
-    """With sinks, which are trained; rotations by tables of half the width."""
+    """Attention with trained sinks, and rotary embeddings with tables of half the width."""
     model, x = GptOssAttentions(), torch.randn(2, 32, 64)
     compiled = te_mlir.torch.jit(model, strict=True)
     found, wanted = (torch.autograd.grad(one(x).square().sum(), list(model.parameters())) for one in (compiled, model))
     for (name, _), one, other in zip(model.named_parameters(), found, wanted):
-        # A bias of keys changes the softmax only relative to the sink.
+        # With sinks, the bias of keys has a gradient, because the sink's logit does not depend on it.
         assert (one - other).norm() <= 1e-5 * other.norm(), name
     lines = [str(op) for graph in compiled.te.graphs for region in graph.regions for op in region.function.ops]
     attentions = [line for line in lines if "te.attention" in line]
@@ -426,7 +431,7 @@ def test_attention_of_gpt_oss():
 
 
 def test_attention_of_gpt_oss_in_bfloat16():
-    """No further from f32 than twice PyTorch's in bf16, the sinks' gradients too."""
+    """Errors relative to f32 are at most twice those of PyTorch in bf16, also of the sinks' gradients."""
     model = GptOssAttentions().bfloat16()
     x = torch.randn(2, 32, 64, dtype=torch.bfloat16)
     compiled = te_mlir.torch.jit(model, strict=True, recipe=te_mlir.HighPrecision())
@@ -442,7 +447,7 @@ def test_attention_of_gpt_oss_in_bfloat16():
 
 
 def test_a_cap_changes_the_result():
-    """What the others are compared with sees it: another cap, other gradients of the queries."""
+    """Checks that the comparisons above can fail: another cap gives other gradients of the queries."""
     found = []
     for cap in (0.5, 5.0):
         torch.manual_seed(0)
@@ -459,20 +464,20 @@ def test_a_cap_changes_the_result():
 
 
 def test_a_window_changes_the_result():
-    """What the others are compared with sees it: the last token of a model of one layer does not depend on the first."""
+    """Checks that the comparisons above can fail: with one layer, the last token does not depend on the first one."""
     model = transformers.MistralForCausalLM(transformers.MistralConfig(**GROUPED, sliding_window=8))
     compiled = te_mlir.torch.jit(model, strict=True)
     ids, _ = tokens()
     changed = ids.clone()
     changed[:, 23] = (ids[:, 23] + 1) % 64
     one, two = (compiled(input_ids=t).logits.detach() for t in (ids, changed))
-    # Positions 23 to 30 see token 23.
+    # Tokens 23 to 30 attend to token 23.
     assert torch.equal(one[:, 31], two[:, 31]) and torch.equal(one[:, :23], two[:, :23])
     assert all((one[:, n] - two[:, n]).norm() > 0 for n in range(23, 31))
 
 
 def test_gpt2_adds_in_main_grad_under_delayed_scaling():
-    """Its weights lie [in, out], and those of attention are one, of whose columns there are three layers."""
+    """Weights are stored as [in, out], and one weight of attention has the columns of three layers."""
     options = dict(GPT, n_layer=2, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
     recipe = te_mlir.DelayedScaling(amax_history_len=4)
     found = []
@@ -503,14 +508,14 @@ def test_gpt2_adds_in_main_grad_under_delayed_scaling():
         found.append((sums, compiled.te.state_dict()))
     (wanted, states), (sums, mine) = found
     for name, one in wanted.items():
-        # The others were rounded to bf16, part by part.
+        # The reference gradients were rounded to bf16 in each part.
         assert (sums[name] - one).abs().max() <= 3 * 2.0**-8 * one.abs().max() + 1e-6, name
     assert "transformer.h.1.attn.c_attn[:, 64:128].w.amax_history" in mine
     assert mine.keys() == states.keys() and all(torch.equal(mine[name], states[name]) for name in mine)
 
 
 def test_padded_batches():
-    """A mask of the call that hides padding: that attention is PyTorch's."""
+    """The mask of the call hides padding, so attention runs in PyTorch."""
     model = hugging_face_llama()
     ids, labels = tokens()
     mask = torch.ones_like(ids)

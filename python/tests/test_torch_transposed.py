@@ -1,4 +1,4 @@
-"""Layers whose weight lies [in, out]: the bits of the same layers with [out, in], also where a step keeps something of it."""
+"""Weights stored as [in, out]: results have the bits of weights [out, in], and so do states, sums and casts."""
 
 import warnings
 
@@ -22,7 +22,7 @@ def fresh():
 
 
 class Layer(nn.Module):
-    """`x w + bias` of a weight [in, out] where it is `turned`, else of its transpose."""
+    """`x w + bias` with a weight [in, out] if `turned`, else with its transpose."""
 
     def __init__(self, rows, columns, turned):
         super().__init__()
@@ -33,12 +33,12 @@ class Layer(nn.Module):
     def forward(self, x):
         if not self.turned:
             return F.linear(x, self.weight, self.bias)
-        # As Conv1D of transformers does.
+        # The operations of Conv1D in transformers.
         return torch.addmm(self.bias, x.view(-1, x.size(-1)), self.weight).view(*x.shape[:-1], -1)
 
 
 class Block(nn.Module):
-    """A whole weight of two sizes, and one whose columns are the weights of three layers."""
+    """Two layers with their own weights, and a weight whose columns are the weights of three layers."""
 
     def __init__(self, turned):
         super().__init__()
@@ -52,7 +52,7 @@ class Block(nn.Module):
 
 
 class Broken(Block):
-    """Its graph ends between two blocks, which share one."""
+    """A graph break separates two blocks, which then share one graph."""
 
     def forward(self, x):
         torch._dynamo.graph_break()
@@ -60,12 +60,12 @@ class Broken(Block):
 
 
 def lies(name, turned):
-    """Whether a parameter lies the other way in the other model."""
+    """Whether a parameter is stored transposed in the other model."""
     return turned and name.endswith("weight")
 
 
 def pair(kind=Block, count=1):
-    """A model with weights [in, out] and one with [out, in], of the same numbers."""
+    """Two models with the same numbers, one with weights [in, out] and one with [out, in]."""
     models = []
     for turned in (True, False):
         model = nn.Sequential(*(kind(turned) for _ in range(count)))
@@ -80,18 +80,18 @@ def pair(kind=Block, count=1):
 
 
 def three(kind, count):
-    """The models of a pair, and the first as one graph, where no two blocks share a region."""
+    """The models of a pair, and the first one as a single graph, in which no two blocks share a region."""
     return [*pair(kind, count), pair(Block, count)[0]]
 
 
 def batches(count):
-    """Ever larger ones, so that scales of a history differ from those of none."""
+    """Batches of increasing magnitude, so that the scales depend on the history."""
     generator = torch.Generator().manual_seed(2)
     return [torch.randn(2, 32, 64, generator=generator).mul_(2.0**i).bfloat16().requires_grad_() for i in range(count)]
 
 
 def assert_same(mine, theirs, turned=True):
-    """Equal tensors by name; weights are each other's transposes."""
+    """Checks that tensors with the same name are equal; weights are compared with the transposes."""
     assert mine.keys() == theirs.keys() and mine
     for name, one in mine.items():
         other = theirs[name].t() if lies(name, turned) else theirs[name]
@@ -109,7 +109,7 @@ def parameters(model):
 
 
 def states(model):
-    """By the names of a model whose weights lie [out, in]."""
+    """The states with the names of a model whose weights are stored as [out, in]."""
     return {name.replace("[:, ", "["): value for name, value in model.te.state_dict().items()}
 
 
@@ -128,7 +128,7 @@ def test_gradients(recipe, kind, count):
             optimizer.step()
         assert_same(*found)
     if "delayed" in recipe.spelling():
-        # x, w and dy of five layers, of which three have one x: none is another's.
+        # Five layers have states of x, w and dy each, also the three that read the same x.
         kept = states(mine)
         assert len(kept) == count * 2 * (3 + 5 + (5 if recipe.kind() == "delayed_scaling" else 0))
         assert_same(kept, states(theirs), turned=False)
@@ -158,7 +158,7 @@ def test_main_grad(recipe, kind, count, cache_weights):
                     parameter -= (parameter.main_grad * 2.0**-8).to(parameter.dtype)
         assert_same(*found[:2])
         if recipe.kind() != "nvfp4_block_scaling":
-            # Whose random numbers are those of a graph.
+            # The random numbers of NVFP4 differ between graphs, so it is not compared here.
             assert_same(found[0], found[2], turned=False)
 
 
@@ -174,7 +174,7 @@ def test_recorded_steps_read_where_columns_lie_in_each_call():
                 y = model(x)
                 y.float().square().mean().backward()
             outputs.append(y.detach().clone())
-            # Another block of memory for the next copies.
+            # Occupy memory, so that the next copies have other addresses.
             held.append([torch.empty(96, 64, dtype=torch.bfloat16) for _ in range(7)])
             with torch.no_grad():
                 for parameter in model.parameters():
@@ -198,7 +198,7 @@ def test_casts_are_kept(recipe, kind, count):
                 y.float().square().mean().backward()
             outputs[f"y{index}"] = y.detach()
             if index % 2 == 0:
-                # Not seen until the next first micro-batch, where the recipe casts.
+                # The change is not visible until the next first micro-batch, in which the recipe casts.
                 with torch.no_grad():
                     for name, parameter in parameters(model).items():
                         if name.endswith("weight"):
@@ -207,12 +207,12 @@ def test_casts_are_kept(recipe, kind, count):
         found.append(outputs)
     assert_same(*found[:2])
     if recipe.kind() != "nvfp4_block_scaling":
-        # Whose random numbers are those of a graph.
+        # The random numbers of NVFP4 differ between graphs, so it is not compared here.
         assert_same(found[0], found[2], turned=False)
 
 
 def test_main_grad_of_columns_and_of_the_whole_is_one():
-    """A parameter that is the weight of a layer, and whose columns are one of another."""
+    """A parameter is the weight of one layer, and some of its columns are the weight of another."""
 
     class Both(nn.Module):
         def __init__(self):
@@ -261,7 +261,7 @@ def test_states_go_through_a_file(called):
 
 
 class Columns(nn.Module):
-    """Columns of one weight alone; `apart`, its graph ends before, so that layers share one."""
+    """A layer of some columns of a weight. With `apart`, a graph break precedes it, so that layers share a graph."""
 
     def __init__(self, apart):
         super().__init__()

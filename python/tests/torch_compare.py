@@ -1,4 +1,4 @@
-"""What tests of PyTorch models share: a model of two layers, inputs, and comparisons with PyTorch and its autograd."""
+"""Helpers of tests of PyTorch models: a model with two layers, inputs, and comparisons with PyTorch and autograd."""
 
 import contextlib
 import copy
@@ -19,7 +19,7 @@ def fresh():
 
 
 class Two(nn.Module):
-    """Two layers and a function of them."""
+    """A function of two linear layers."""
 
     def __init__(self, function, **members):
         super().__init__()
@@ -40,7 +40,7 @@ X = torch.linspace(-1, 1, 512).view(16, 32)
 
 
 def run(model, inputs, context=contextlib.nullcontext):
-    """Results, gradients, buffers, inputs and parameters after two calls, the second with other random numbers."""
+    """Results, gradients, buffers, inputs and parameters after two calls, with different random numbers."""
     torch.manual_seed(5)
     inputs = [t.clone() for t in inputs]
     for _ in range(2):
@@ -50,7 +50,7 @@ def run(model, inputs, context=contextlib.nullcontext):
         loss = sum(r.float().square().mean() for r in results if r.requires_grad)
         if torch.is_tensor(loss):
             loss.backward()
-    # Dynamo names parameters with a prefix.
+    # Dynamo adds a prefix to names of parameters.
     inner = getattr(model, "_orig_mod", model)
     tensors = dict(enumerate((*results, *inputs)))
     tensors.update({f"{n}.grad": p.grad for n, p in inner.named_parameters() if p.grad is not None})
@@ -60,7 +60,7 @@ def run(model, inputs, context=contextlib.nullcontext):
 
 
 def compare(model, *inputs, context=contextlib.nullcontext, **options):
-    """Runs model through te and by itself; gives the reasons of what stayed in PyTorch."""
+    """Runs the model in te and in PyTorch, and compares them. Returns the reasons why nodes stay in PyTorch."""
     theirs = run(copy.deepcopy(model), inputs, context)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -74,7 +74,7 @@ def compare(model, *inputs, context=contextlib.nullcontext, **options):
 
 
 def strict_error(model, *inputs):
-    """What the error says that there is with strict=True."""
+    """The message of the error that strict=True raises."""
     torch._dynamo.reset()
     with pytest.raises(Exception) as caught:
         te_mlir.torch.jit(model, strict=True)(*inputs)
@@ -86,12 +86,12 @@ def strict_error(model, *inputs):
 
 
 def batch(sequence=32, vocabulary=64):
-    """Ids and labels of two sequences."""
+    """(ids, labels) of two sequences."""
     return torch.randint(0, vocabulary, (2, sequence)), torch.randint(0, vocabulary, (2, sequence))
 
 
 def gradients(module, *inputs, **options):
-    """The loss of a call, and its gradients by name."""
+    """(The loss of a call, its gradients by name)."""
     module.zero_grad()
     result = module(*inputs, **options)
     loss = result[0] if isinstance(result, tuple) else result.square().mean()

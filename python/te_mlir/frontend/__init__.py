@@ -1,7 +1,8 @@
-"""What the frontends share: one graph of operations, the patterns that are found in it, and the emission to the dialect.
+"""The importer that the PyTorch and JAX frontends share.
 
-`graph` is the protocol: an adapter of each framework makes it of ATen graphs and of jaxprs.
-Patterns (`linear`, `parts`, `embedding`, `norms`, `activations`, `rotary`, `softmax`, `attention`,
-`losses`) look at that graph only, and `emitter` writes what they find as operations of the dialect. What a value
-from outside of the graph becomes (a parameter, indices, tables, masks) is the framework's.
+`graph` defines the operations that it imports. Each framework converts its own representation, ATen
+graphs or jaxprs, to such a graph. Patterns (`linear`, `parts`, `embedding`, `norms`, `activations`,
+`rotary`, `softmax`, `attention`, `losses`) match groups of these operations, and `emitter` emits the
+matches as operations of the dialect. Each framework defines how values from outside of the graph
+(parameters, indices, tables, masks) become arguments.
 """

@@ -1,4 +1,4 @@
-"""Activations, as operations of a framework or written as formulas, also multiplied by another value."""
+"""Finds activations, as operations of a framework or as formulas, and activations that gate another value."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GATED = {"silu": "swiglu", "gelu": "geglu", "gelu_erf": "geglu_erf", "relu": "re
 
 
 class Activation(NamedTuple):
-    """An elementwise function that te has: silu, gelu by tanh, erf or a logistic, relu and its square."""
+    """An activation of te applied to x: silu, gelu (by tanh, erf or a logistic), relu or its square."""
 
     kind: str
     x: Var
@@ -149,7 +149,7 @@ class Activations(Emission):
     """Emits activations."""
 
     def halves(self, first: Var, second: Var, gated: Var) -> build.Value | None:
-        """The matrix [rows, 2 n] whose rows consist of two values, in order, if only `gated` reads them."""
+        """The matrix [rows, 2 n] whose rows are those of two values, concatenated, if only `gated` reads the values."""
         (base, layout), (other, beside) = base_of(first), base_of(second)
         if layout is None or beside is None or base is not other or not isinstance(base, Var) or not first.shape:
             return None
@@ -178,7 +178,7 @@ class Activations(Emission):
         return Value(self.function.cast(made, var.dtype), value.layout)
 
     def _op_relu(self, var: Var, node: Node) -> Value:
-        # No pattern contains it.
+        # The activation is not a part of a larger pattern.
         return self.activation(var, node, Activation(kind_of(node), node.inputs[0]))
 
     _op_silu = _op_gelu = _op_relu

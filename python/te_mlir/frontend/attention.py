@@ -1,8 +1,8 @@
-"""Finds softmax attention, from the product of probabilities and values back to q, k and v.
+"""Finds softmax attention, starting from the product of probabilities and values.
 
-Programs may have the axes in any order. Each axis gets a label in the product of queries and keys,
-and labels are followed through scaling, mask, softmax and transposes. The order of the elements of q
-in memory, [batch, sequence, heads, width], then decides which axis is the sequence and which the heads.
+Programs may have the axes in any order. The label of an axis is its number in the product of queries
+and keys; labels are tracked through scaling, mask, softmax and transposes. q must be stored as
+[batch, sequence, heads, width], which determines the axis of the sequence and those of the heads.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ WIDTH = -1
 
 
 class _Scores(NamedTuple):
-    """The product that a softmax is computed from. order: for each axis of the softmax, the axis of the product.
+    """The product of queries and keys that a softmax is computed from.
 
-    scale: None if the framework's own scale is used. softcap: None if there is none. masks: constants, with their
-    axes as axes of the softmax, and whether true means visible. outside: masks that are passed in each call.
+    order: for each axis of the softmax, the axis of the product. scale: None if the framework's own scale is used.
+    softcap: None if there is none. masks: constants, with their axes as axes of the softmax, and whether true means
+    visible. outside: masks that are passed in each call.
     """
 
     node: Node
@@ -126,7 +127,7 @@ def _causal_window(scores: _Scores, query: int, key: int, user: Node) -> tuple[b
     for mask, axes, keeps in scores.masks:
         compact = mask.compact if keeps else ~mask.compact.astype(bool)
         if compact.ndim != rank:
-            raise Unsupported(user, "its mask has other dimensions than its scores")
+            raise Unsupported(user, "its mask and its scores have different numbers of dimensions")
         place = {product: n for n, product in enumerate(_mask_axes(scores, axes))}
         for n in (n for product, n in place.items() if product not in (query, key)):
             first = np.take(compact, [0], n)
@@ -143,7 +144,7 @@ def _causal_window(scores: _Scores, query: int, key: int, user: Node) -> tuple[b
         left = int(seen[-1].sum()) - 1
         if (seen == np.tri(size, dtype=bool) & ~np.tri(size, k=-left - 1, dtype=bool)).all():
             return True, left if left < size - 1 else None
-    raise Unsupported(user, "its mask is not causal, with a window or without")
+    raise Unsupported(user, "its mask is not causal (with or without a window)")
 
 
 def _axes_on(origin: Sequence[tuple[int | None, int | None]], side: int) -> dict[int, int]:
@@ -266,10 +267,12 @@ class Attentions(Emission):
                 raise Unsupported(user, "its mask chooses between two computed values")
             fill = node.inputs[3 - taken[0]].scalar
             if fill is None:
-                raise Unsupported(user, "its mask puts several numbers where nothing is seen")
+                raise Unsupported(user, "its mask sets hidden scores to several numbers")
             # A scale that is applied after the mask also scales the number that the mask puts in.
             if not (fill <= -1e4 and fill * scale <= -1e4):
-                raise Unsupported(user, f"its mask puts {fill * min(scale, 1):g} where nothing is seen")
+                raise Unsupported(
+                    user, f"expected its mask to set hidden scores to at most -1e4, but got {fill * min(scale, 1):g}"
+                )
             masks.append((node.inputs[0], tuple(axes), taken[0] == 2))
             return node.inputs[taken[0]]
         if node.name == "add" and any(isinstance(v, Const) for v in node.inputs):
@@ -288,7 +291,7 @@ class Attentions(Emission):
                 outside.append(given[0][0])
                 return given[0][1]
         if node.name == "select_n":
-            raise Unsupported(user, "its mask depends on arguments; te has the causal one, and none")
+            raise Unsupported(user, "its mask depends on arguments; te supports a constant causal mask or no mask")
         raise Unsupported(user, f"its scores are changed by '{node.name}'")
 
     def _attention_in(self, node: Node) -> Attention:
@@ -298,7 +301,7 @@ class Attentions(Emission):
             if softmax is not None:
                 break
         else:
-            raise Unsupported(node, "a product of batches has no counterpart in te but in attention")
+            raise Unsupported(node, "a batched matrix product has no counterpart in te except in attention")
         if node.apart:
             raise Unsupported(node, "its product is computed by itself")
         scores = self._scores(softmax.x, node)
@@ -310,7 +313,7 @@ class Attentions(Emission):
         labels = [scores.order[a] for a in moved]
         p_contracted = [labels[int(a)] for a in last_contracted[which]]
         if len(p_contracted) != 1 or scores.order[softmax.axis] != p_contracted[0]:
-            raise Unsupported(node, "its softmax is not along the axis that is summed over")
+            raise Unsupported(node, "its softmax is not along the contracted axis")
         key = p_contracted[0]
 
         # The product's axes: batches, then those of its first operand, then of its second.
@@ -321,7 +324,7 @@ class Attentions(Emission):
             free = [a for a in range(len(product.inputs[side].shape)) if a not in summed]
             origin += [(a, None) if side == 0 else (None, a) for a in free]
         if len(origin) != len(product.output.shape):
-            raise Unsupported(node, "its queries and keys have other numbers of dimensions")
+            raise Unsupported(node, "its queries and keys have different numbers of dimensions")
         k_side = 0 if origin[key][0] is not None else 1
         if key < count or len(contracted[0]) != 1:
             raise Unsupported(node, "its product is not one of queries and keys")
@@ -331,7 +334,7 @@ class Attentions(Emission):
         if [n for n in k_of if n >= count] != [key]:
             raise Unsupported(node, "its keys have several axes of their own")
 
-        # The axes of v by the labels of the last product.
+        # The axis of v for each label, from the last product.
         v_axes = [int(x) for x in last_batch[1 - which]]
         v_of = {labels[int(p)]: x for p, x in zip(last_batch[which], v_axes)}
         v_of[key] = int(last_contracted[1 - which][0])
@@ -372,7 +375,7 @@ class Attentions(Emission):
         for operand, of in ((k, found.k_of), (v, found.v_of)):
             # PyTorch repeats an operand with one batch.
             if any(operand.shape[of[n]] != q.shape[q_of[n]] for n in before if n in of):
-                raise Unsupported(node, "its keys or values are not of as many batches as its queries")
+                raise Unsupported(node, "its keys or values have another batch size than its queries")
         matrices = [self.function.reshape(a.matrix, (batches * sequence, heads * width))]
         counts = []
         for operand, of, last in ((k, found.k_of, found.widths[1]), (v, found.v_of, found.widths[2])):
@@ -390,10 +393,13 @@ class Attentions(Emission):
             counts.append(kv_heads)
             matrices.append(self.function.reshape(b.matrix, (batches * sequence, kv_heads * size)))
         if counts[0] != counts[1] or heads % counts[0]:
-            raise Unsupported(node, "its keys and values have other numbers of heads")
+            raise Unsupported(
+                node,
+                f"expected its numbers of heads of keys and values to be equal and to divide {heads}, but got {counts}",
+            )
         of_both = [n for n in after if n < found.batches]
         if after and of_both != after[: len(of_both)]:
-            raise Unsupported(node, "its heads are grouped the other way around")
+            raise Unsupported(node, "its query heads that share a head of keys are not contiguous")
         causal, window_left = outside[0] if outside else _causal_window(scores, query, found.key, node)
         if len({m.dtype for m in matrices}) != 1:
             raise Unsupported(node, "its queries, keys and values have elements of different types")
@@ -436,5 +442,5 @@ class Attentions(Emission):
         wanted = once.expand([sinks.shape[a] for a in others + heads])
         permuted = layout.permute(others + heads) if layout is not None else None
         if permuted is None or wanted is None or value.elements != count or not same(permuted, wanted):
-            raise Unsupported(user, f"its sinks are {list(sinks.shape)}, and not one number for each head")
+            raise Unsupported(user, f"expected its sinks to have one number for each head, but got {list(sinks.shape)}")
         return self.function.cast(self.function.reshape(value.matrix, (count,)), "float32")

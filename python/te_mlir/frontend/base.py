@@ -18,8 +18,8 @@ FLOATS = "te has float32, bfloat16, float16"
 class Unsupported(Exception):
     """An operation that the dialect cannot express, with the reason.
 
-    place: that operation, or a value from outside. always: whether this holds for all operands; otherwise, it may
-    be because of how an operand is computed.
+    place: that operation, or a value from outside. always: whether this holds for all operands; otherwise, the cause
+    may be how an operand is computed.
     """
 
     def __init__(self, place: Node | Var | None, reason: str, always: bool = False) -> None:
@@ -33,7 +33,7 @@ class Unsupported(Exception):
 
 
 class Value(NamedTuple):
-    """A value of the graph: the matrix that it is stored in, and the layout of its elements there."""
+    """An emitted value: the matrix that it is stored in, and the layout of its elements in the matrix."""
 
     matrix: build.Value
     layout: Layout
@@ -55,14 +55,14 @@ class Emission:
         self.function = function
         self._values: dict[Atom, Value] = {}
 
-    # Methods that each framework defines
+    # Defined by each frontend
 
     def given(self, atom: Atom, user: Node | None) -> Value | None:
         """The argument that a value is, or that is computed from it before the call; None if it must be emitted."""
         raise NotImplementedError
 
     def lacks(self, node: Node) -> Unsupported:
-        """Why an unknown operation is not imported."""
+        """The error for an operation that is not imported."""
         raise NotImplementedError
 
     def is_inside(self, var: Var) -> bool:
@@ -113,25 +113,28 @@ class Emission:
             if method is None:
                 raise self.lacks(node)
             made = method(var, node)
-        # Operands are repeated along axes of size 1.
+        # An operand of size 1 along an axis would be repeated, which elementwise ops of the dialect do not support.
         if made.layout.shape != var.shape:
             shapes = " and ".join(str(list(v.shape)) for v in node.inputs)
             raise Unsupported(node, f"its operands {shapes} are broadcast")
         return made
 
     def dense(self, var: Var, matrix: build.Value) -> Value:
-        """The row-major value `var` in a matrix, in its own element type."""
+        """The value `var`, which is row-major in `matrix`, cast to the element type of `var`."""
         if math.prod(matrix.shape) != math.prod(var.shape):
             raise Unsupported(var.node, f"its operand is broadcast to {list(var.shape)}")
         return Value(self.function.cast(matrix, var.dtype), row_major(var.shape))
 
     def wide(self, matrix: build.Value, var: Var) -> build.Value:
-        """The operand of an op that computes `var`, as wide as `var`, so that it is rounded where the program rounds it."""
+        """The operand of an op that computes `var`, cast to the type of `var` if that is wider.
+
+        The result is then rounded where the program rounds it.
+        """
         wider = BY_NAME[matrix.dtype].bytes < width(var.dtype)
         return self.function.cast(matrix, var.dtype) if wider else matrix
 
     def rows(self, atom: Atom, user: Node, columns: int | None = None) -> build.Value:
-        """A value as a matrix of `columns` (else its last dimension) in row-major order."""
+        """A row-major value as a matrix with `columns` columns, by default as many as its last dimension has."""
         value = self.value(atom, user)
         if not value.layout.is_row_major(value.elements):
             raise self.not_row_major(atom, user)
@@ -141,7 +144,7 @@ class Emission:
         return self.function.reshape(value.matrix, (value.elements // columns, columns))
 
     def not_row_major(self, atom: Atom, user: Node) -> Unsupported:
-        """Why a value cannot be read as rows."""
+        """The error for a value that is not row-major."""
         return Unsupported(user, f"its operand {list(atom.shape)} is a view that is not row-major in memory")
 
     def vector(self, atom: Atom, user: Node, dtype: str) -> build.Value:

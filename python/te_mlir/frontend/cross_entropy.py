@@ -19,14 +19,18 @@ class Losses(Emission):
     def targets(
         self, user: Node, found: CrossEntropy, place: np.ndarray[Any, Any], rows: int, classes: int
     ) -> tuple[build.Value, build.Value | None]:
-        """The targets of `rows` rows, of which the loss reads those at `place`; for a sum also the number that count."""
+        """(Targets, number of targets that count if the loss is a sum, else None.)
+
+        The targets are int32 [rows]. place: the row of the logits in the matrix for each target of the program; other
+        rows of the matrix get a target that does not count.
+        """
         raise NotImplementedError
 
     def cross_entropy(self, var: Var, node: Node, found: CrossEntropy) -> Value:
         value, classes = self.value(found.logits, node), found.logits.shape[-1]
         place = _rows_of(value.layout, classes)
         if place is None:
-            raise Unsupported(node, f"its logits {list(found.logits.shape)} are a view whose rows are in parts")
+            raise Unsupported(node, f"its logits {list(found.logits.shape)} are a view whose rows are not contiguous")
         rows = value.elements // classes
         targets, count = self.targets(node, found, place, rows, classes)
         matrix = self.function.reshape(value.matrix, (rows, classes))
@@ -38,11 +42,11 @@ class Losses(Emission):
             made = self.function.unary("arith.negf", made)
         elif found.factor != 1:
             made = self.function.mul(made, self.function.constant(found.factor, (), "float32"))
-        # The loss has the type that it has in the program, because later operations were traced with that type.
+        # Cast the loss to the type that it has in the program, because later operations were traced with that type.
         return self.dense(var, made)
 
     def _op_cross_entropy(self, var: Var, node: Node) -> Value:
-        # No pattern contains it.
+        # The loss is not a part of a larger pattern.
         found = named_loss(node)
         if found is None:
             raise self.lacks(node)
@@ -50,7 +54,7 @@ class Losses(Emission):
 
 
 def _rows_of(layout: Layout, columns: int) -> np.ndarray[Any, Any] | None:
-    """The row of the matrix for each row of a value; None if the rows of `columns` are not each stored whole and once."""
+    """The row of the matrix for each row of a value; None unless each row is contiguous, and no row is repeated."""
     if not Layout(layout.dims[-1:]).is_row_major(columns) or layout.offset % columns:
         return None
     rows = np.zeros(1, np.int64)

@@ -17,11 +17,11 @@ from te_mlir.layout import same
 class Elementwise(Activations):
     """Emits elementwise operations, casts and views."""
 
-    #: Powers that are emitted as products.
+    #: Exponents that are emitted as repeated multiplication.
     powers: Sequence[int] = (2, 3, 4)
 
     def is_number(self, atom: Atom, other: Atom) -> bool:
-        """Whether it is one number that is combined with each element of the other operand."""
+        """Whether an operand is one number, which is combined with each element of the other operand."""
         return scalar(atom) is not None
 
     def number(self, atom: Atom, x: build.Value, user: Node) -> build.Value:
@@ -61,7 +61,7 @@ class Elementwise(Activations):
             right = self.operand(other, node)
             if not same(left.layout, right.layout) or left.elements != right.elements:
                 if () in [v.shape for v in node.inputs]:
-                    reason = "a number in a tensor is taken where it is given and has no gradient"
+                    reason = "expected its rank-0 operand to be computed before the compiled part, without a gradient"
                     raise Unsupported(node, reason)
                 shapes = f"{list(node.inputs[0].shape)} and {list(node.inputs[1].shape)}"
                 raise Unsupported(node, f"its operands {shapes} are broadcast, or are stored in different orders")
@@ -86,7 +86,7 @@ class Elementwise(Activations):
         return self.unary(node, "math.sqrt")
 
     def _op_logistic(self, var: Var, node: Node) -> Value:
-        # glu is logistic(x) * gate. 1 / (1 + exp(-x)) has no gradient where exp(-x) is infinite.
+        # glu(x, 1) is logistic(x) * 1. The formula 1 / (1 + exp(-x)) would have a NaN gradient where exp(-x) is infinite.
         value = self.whole(node.inputs[0], node)
         shape = value.matrix.shape if len(value.matrix.shape) == 2 else (1, value.elements)
         matrix = self.function.reshape(value.matrix, shape)
@@ -127,7 +127,7 @@ class Elementwise(Activations):
         value = self.value(node.inputs[0], node)
         layout = viewed(var, node, value.layout)
         if layout is None or layout.shape != var.shape:
-            raise Unsupported(node, f"a view of {list(value.layout.shape)} as {list(var.shape)} is not followed")
+            raise Unsupported(node, f"a view of {list(value.layout.shape)} as {list(var.shape)} is not imported")
         return Value(value.matrix, layout)
 
     _op_reshape = _op_squeeze = _op_expand_dims = _op_transpose = _op_broadcast_in_dim = view

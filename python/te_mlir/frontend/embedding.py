@@ -1,4 +1,4 @@
-"""Embeddings: rows of a table at indices that are known before each call."""
+"""Finds and emits embeddings: rows of a table at indices that are computed before each call."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Embeddings(Linears):
         if found is None and "rows" not in node.params:
             raise self.lacks(node)
         if found is None:
-            raise Unsupported(node, "only whole rows of a matrix are gathered (an embedding)")
+            raise Unsupported(node, "only gathers of whole rows of a matrix (embeddings) are imported")
         padding = found.padding
         if padding is None:
             indices = self.indices(found, node)

@@ -1,8 +1,8 @@
-"""From a graph to a function of the dialect.
+"""Emits a graph as a function of the dialect.
 
-Emission is on demand, from the results, so that an operation which a pattern takes in
-(the mean of a norm, the mask of attention) is never emitted by itself. What a value from
-outside becomes is the framework's, which makes a class of `Emitter` with its arguments.
+Emission is on demand, from the results, so that an operation that is a part of a pattern (the mean
+of a norm, the mask of attention) is never emitted separately. Each framework derives a class from
+`Emitter`, which defines how values from outside of the graph become arguments.
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ from te_mlir.frontend.rotary import Rotations, match_rope
 
 
 class Emitter(Embeddings, Norms, Rotations, Attentions, Losses):
-    """Emits values of a graph into one function, each as the first that a pattern finds in it, or by itself."""
+    """Emits each value of a graph as the first pattern that matches, or else as its own operation."""
 
     def matched(self, var: Var, node: Node) -> Value | None:
-        """The value as what a pattern found in it; None where none is found."""
         if is_widened(var):
-            # By itself: what is below is rounded first, and is emitted once for all that read it.
+            # A pattern would skip the rounding of the operand. Emit the cast, and the operand once for all readers.
             return None
         loss = match_cross_entropy(var)
         if loss is not None:

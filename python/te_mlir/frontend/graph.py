@@ -1,25 +1,26 @@
 """The graph that both frontends import: operations on values and constants.
 
-Operations have the names and the parameters of `jax.lax` where it has them:
+Operations that are in `jax.lax` have its names and parameters:
 
 * elementwise: add sub mul div max neg abs exp log tanh sqrt rsqrt square integer_pow logistic erf erfc eq select_n
 * types and views: convert_element_type copy reshape squeeze expand_dims transpose broadcast_in_dim slice split concatenate stack
 * others: dot_general reduce_sum reduce_max argmax gather stop_gradient
 
-What a framework has as one operation has a name of its own, and these parameters:
+Some functions are one operation in a framework. They have these names, parameters and operands:
 
 * mean, logsumexp (axes), softmax, log_softmax (axis): of one operand
-* relu, silu, gelu (approximate: by tanh, else by erf)
-* rms_norm (epsilon): of x and gamma; layer_norm (epsilon): of x, gamma and beta, each None where there is none
+* relu, silu, gelu (approximate: by tanh if true, else by erf): of one operand
+* rms_norm (epsilon): of x and gamma; layer_norm (epsilon): of x, gamma or None, and beta or None
 * embedding (padding): of a table and indices
 * attention (causal, scale): of q, k and v, each [batch, heads, sequence, width], and a mask or None
 * cross_entropy, nll_loss (ignore_index, summed): of logits [rows, classes], or their log_softmax, and targets
 
-A linear layer is a dot_general, and an add where it has a bias. A gather that takes an element of each row has `picks`,
-their (indices, whether those beyond are clamped), one that takes rows of a matrix has `rows`, alike; else these are None.
+A linear layer is a dot_general, followed by an add if it has a bias. A gather has two more parameters, `picks` and `rows`.
+Each is (indices, whether indices out of range are clamped) or None: `picks` if the gather takes one element of each row,
+`rows` if it takes whole rows of a matrix.
 
-An operation of any other name is one that the dialect may lack. Elementwise operations
-have operands of one rank, where size 1 is repeated, or without dimensions.
+Operations with other names are allowed; they are not imported. The operands of an elementwise operation have the same
+rank, where size 1 is broadcast, or rank 0.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ import numpy as np
 
 
 class Const:
-    """A value that is known: `compact` is broadcast to `shape`. dtype: the name of its elements' type.
+    """A constant: `compact`, broadcast to `shape`.
 
-    exact: it is a number as the program has it, which no type has rounded.
+    dtype: the name of its element type. exact: whether it is a number of the program that was not rounded to a type.
     """
 
     def __init__(self, compact: Any, shape: Sequence[int], exact: bool = False) -> None:
-        # Keys of random numbers are no arrays of NumPy.
+        # Keys of random numbers are not arrays of NumPy.
         self.opaque = not isinstance(getattr(compact, "dtype", np.dtype(float)), np.dtype)
         self.compact: Any = compact if self.opaque else np.asarray(compact)
         self.shape = tuple(shape)
@@ -62,10 +63,11 @@ class Const:
 
 
 class Var:
-    """A value that a node makes, or one from outside. dtype: the name of its elements' type, as NumPy with ml_dtypes has it.
+    """A value that a node computes, or one from outside of the graph.
 
-    origin: what the framework has for it; None for a value inside of what it has as one operation.
-    uses: how many operations and results need it. make: makes the node when it is first looked at.
+    dtype: the name of its element type in NumPy with ml_dtypes. origin: the framework's object for the value; None for
+    a value inside of one operation of the framework. uses: the number of operations and results that read the value.
+    make: creates the node when `node` is first read.
     """
 
     def __init__(
@@ -96,9 +98,10 @@ Atom = Var | Const
 
 
 class Node:
-    """One operation. origin: what the framework has for it, from which messages say where it is.
+    """An operation.
 
-    apart: it is computed by itself, and no pattern takes it in.
+    origin: the framework's object for the operation, with its place in the program for messages. apart: whether
+    patterns must not contain the operation.
     """
 
     def __init__(
@@ -107,7 +110,7 @@ class Node:
         self.name, self.inputs, self.params, self.origin = name, list(inputs), dict(params), origin
         self.apart = apart
         self.outputs: list[Var] = []
-        #: Its place in the program.
+        #: The position of the operation in the program.
         self.index = 0
 
     @property
@@ -116,18 +119,18 @@ class Node:
 
 
 def is_floating(dtype: str) -> bool:
-    """Whether elements are floating-point numbers."""
+    """Whether an element type is a floating-point type."""
     return dtype.startswith(("float", "bfloat"))
 
 
 def width(dtype: str) -> int:
-    """Bytes of an element, at least one."""
+    """The size of an element in bytes, at least 1."""
     bits = "".join(itertools.takewhile(str.isdigit, dtype.lstrip(string.ascii_lowercase)))
     return max(int(bits or 8) // 8, 1)
 
 
 def short(dtype: str) -> str:
-    """`bf16`, for messages."""
+    """The name of an element type in messages, such as `bf16` for bfloat16."""
     for long, brief in (("bfloat", "bf"), ("float", "f"), ("uint", "u"), ("int", "i")):
         if dtype.startswith(long):
             return brief + dtype[len(long) :]
@@ -135,7 +138,7 @@ def short(dtype: str) -> str:
 
 
 def order_of(var: Var, known: Iterable[Var] = ()) -> list[Node]:
-    """The nodes that make `var` of what is known, each after what it needs."""
+    """The nodes that compute `var` from known values, in topological order."""
     order: list[Node] = []
     given = set(known)
     seen: set[Node] = set()
@@ -160,7 +163,7 @@ def ancestors(var: Var) -> set[Node]:
 
 
 def readers_of(outputs: Iterable[Atom]) -> dict[Var, list[Node]]:
-    """The nodes that read each value, of those that results need."""
+    """The nodes that read each value, among the nodes that `outputs` depend on."""
     found: dict[Var, list[Node]] = {}
     for node in {node for output in outputs if isinstance(output, Var) for node in ancestors(output)}:
         for value in set(node.inputs):

@@ -1,7 +1,7 @@
-"""Linear layers: GEMMs with a weight, with or without a bias, whose operands have their axes in any order.
+"""Finds and emits linear layers: GEMMs with a weight, with or without a bias. The axes of operands may be in any order.
 
-Both frontends write a GEMM as `dot_general` and a bias as `add`. This file finds which operand is the weight, which axes
-are rows and columns, and which value is the bias. Each frontend defines how a weight becomes an argument.
+In the graph, a GEMM is a `dot_general` and a bias is an `add`. This file finds which operand is the weight, which axes are
+rows and columns, and which value is the bias. Each frontend defines how a weight becomes an argument.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from te_mlir.frontend.parts import Columns
 from te_mlir.frontend.views import along, base_of
 from te_mlir.layout import Layout, row_major, same
 
-#: Whether a value is a weight, or a view or a cast of one. The nodes that read a value.
+#: Returns whether a value is a weight, or a view or a cast of one.
 IsWeight = Callable[[Atom], bool]
+#: Returns the nodes that read a value.
 Readers = Callable[[Var], Iterable[Node]]
 
 
@@ -36,7 +37,7 @@ class Operand(NamedTuple):
         return math.prod(self.atom.shape[a] for a in self.free)
 
     def is_transposed(self, layout: Layout) -> bool:
-        """Whether it is stored as [summed, free], and not as [free, summed]."""
+        """Whether an operand with this layout is stored as [summed, free], and not as [free, summed]."""
         count = math.prod(self.atom.shape)
         if layout.permute([*self.free, *self.summed]).is_row_major(count):
             return False
@@ -44,7 +45,7 @@ class Operand(NamedTuple):
 
 
 class Linear(NamedTuple):
-    """`x w^T + bias`. node: the GEMM. layout: of the result in the matrix [rows of x, rows of w]."""
+    """`x w^T + bias`. node: the GEMM. layout: that of the result in the matrix [rows of x, rows of w]."""
 
     node: Node
     x: Operand
@@ -112,9 +113,9 @@ def _is_transposed_after(node: Node, readers: Readers) -> bool:
 
 
 def _below(node: Node, product: Atom, is_weight: IsWeight, readers: Readers) -> Linear | None:
-    """The GEMM below an operand of a sum, through views that nothing else reads, with the layout of that operand."""
+    """The GEMM that an operand of a sum is a view of, with the layout of that operand; None if others read the views."""
     views: list[tuple[Var, Node]] = []
-    # A sum in a wider type is a sum of rounded values.
+    # If the sum has a wider type, the GEMM is rounded before the bias is added, which one op would not do.
     if product.dtype != node.output.dtype:
         return None
     while isinstance(product, Var) and product.uses == 1 and not is_widened(product):
@@ -206,8 +207,8 @@ class Linears(Elementwise):
         if dtype not in (x.atom.dtype, w.atom.dtype):
             raise Unsupported(
                 node,
-                f"its result has elements of {short(dtype)}; te rounds a product to its operands' type, so "
-                "cast the result (and leave out preferred_element_type)",
+                f"expected its result in the type of its operands, but got {short(dtype)}; cast the result, and leave "
+                "out preferred_element_type",
             )
         rows = self.matrix(x.atom, node, x.free, x.summed)
         weight, transposed = self.weight(w, part, node)
@@ -219,7 +220,7 @@ class Linears(Elementwise):
 
     def matmul(self, var: Var, node: Node) -> Value:
         found = self.linear_of(var)
-        assert found is not None, "products of batches are attention"
+        assert found is not None, "batched products are attention"
         return Value(self.linear(var, found), found.layout)
 
     def _op_add(self, var: Var, node: Node) -> Value:

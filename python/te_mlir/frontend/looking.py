@@ -1,9 +1,8 @@
-"""Searches a graph through casts, broadcasts and views, and finds the operands of an operation in any order.
+"""Helpers of patterns: they look through casts, broadcasts and views, and match operands in any order.
 
-Inside a group of operations, casts between floats of at most 32 bits are followed, because te
-computes the groups that patterns find in f32 and rounds once. Values that enter or leave a group
-are rounded where the program rounds them. Broadcasts are followed to find the axis along which a
-vector is repeated.
+Inside a pattern, casts between floats of at most 32 bits are ignored, because te computes a pattern
+in f32 and rounds once. The operands and the result of a pattern are rounded where the program rounds
+them. Looking through a broadcast yields the axis along which a vector is repeated.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def node_of(value: Atom, *names: str) -> Node | None:
 def uncast(value: Atom) -> Atom:
     """The value before casts between floats, and copies.
 
-    Casts to a type of one byte, which quantise, and casts of float64, which te does not have, are not followed.
+    Does not look through casts to a type of one byte, which quantise, or casts of float64, which te does not have.
     """
     while True:
         node = node_of(value, "convert_element_type", "copy", "reduce_precision")
@@ -52,7 +51,7 @@ def is_widened(value: Atom) -> bool:
 
 
 def narrowest(value: Atom) -> Atom:
-    """The value before widening casts; casts that round are not followed."""
+    """The value before widening casts. Does not look through casts that round."""
     while True:
         node = node_of(value, "convert_element_type", "copy")
         if node is None or not isinstance(node.inputs[0], Var) or not node.inputs[0].floating:
@@ -129,7 +128,7 @@ def rounding(value: Atom) -> float:
 def of_rows(value: Atom) -> Atom:
     """A value with one element for each row, without the axes that were added at the end.
 
-    Each broadcast that is followed keeps the places of the axes before the last.
+    Looks only through broadcasts that do not move the axes before the last.
     """
     while True:
         value = uncast(value)

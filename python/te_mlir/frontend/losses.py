@@ -3,7 +3,7 @@
 A loss is a number times the sum of `-log(softmax(logits))[target]` over the rows that a mask
 selects. te has the mean over the rows that count. That is the loss if the program divides by their
 number; otherwise, JAX counts the rows, and the mean is multiplied by the count. Casts between floats
-are followed, as in `looking`.
+are ignored, as in `looking`.
 """
 
 from __future__ import annotations

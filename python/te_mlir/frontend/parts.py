@@ -1,7 +1,7 @@
-"""Columns of a linear layer that a program reads separately: fused queries, keys and values, or gates and inputs.
+"""Finds columns of a linear layer that a program reads separately, such as fused queries, keys and values.
 
-The dialect has no parts of values. If a program reads only parts of the columns of a layer, each part is a layer of its
-own, with those columns of the weight. This file finds the parts. Each frontend takes them from the weight in its own way.
+The dialect has no slices of values. If a program reads only slices of the columns of a layer, each of them is emitted as a
+separate layer, with the corresponding rows or columns of the weight. Each frontend defines how these become arguments.
 """
 
 from __future__ import annotations
@@ -17,7 +17,11 @@ from te_mlir.layout import Dim, Layout
 
 
 class Columns(NamedTuple):
-    """Some columns of a matrix. If the columns have the sizes `extents`, these are `counts` of each from `starts` on."""
+    """Some columns of a matrix.
+
+    The column axis is reshaped to `extents`; along each of these axes, the columns are those from `starts` on, `counts`
+    of them.
+    """
 
     extents: tuple[int, ...]
     starts: tuple[int, ...]
@@ -34,11 +38,11 @@ class Columns(NamedTuple):
 
     @property
     def name(self) -> str:
-        """`0:64`, or `0:4.0:64` if the columns are not consecutive."""
+        """The name of the columns in layers and arguments: `0:64`, or `0:4.0:64` if they are not consecutive."""
         return ".".join(f"{first}:{first + count}" for first, count in zip(self.starts, self.counts))
 
     def cut(self, array: Any, axis: int) -> Any:
-        """These columns of an array whose axis `axis` has all columns."""
+        """Slices these columns from an array, whose axis `axis` has all columns."""
         shape = array.shape
         seen = array.reshape(*shape[:axis], *self.extents, *shape[axis + 1 :])
         slices = tuple(slice(first, first + count) for first, count in zip(self.starts, self.counts))
@@ -48,7 +52,7 @@ class Columns(NamedTuple):
 class Part(NamedTuple):
     """A value that is a view of some columns of a matrix.
 
-    layout: in the matrix that has only these columns. types: the casts between the matrix and the value, in order.
+    layout: that of the value in the matrix with only these columns. types: the casts between matrix and value, in order.
     """
 
     var: Var
@@ -66,7 +70,7 @@ def is_view(value: Var) -> bool:
 
 
 def part_of(value: Var, base: Var, layout: Layout, rows: int, columns: int) -> Part | None:
-    """The part of a matrix that a value is. layout: of `base` in the matrix. None if the value is not a view of columns."""
+    """The columns of a matrix that a value is a view of; None for other values. layout: that of `base` in the matrix."""
     lies, types = _from(value, base, layout)
     found = columns_of(lies, rows, columns) if lies is not None else None
     if lies is None or found is None:
@@ -79,7 +83,7 @@ def parts_of(
 ) -> list[Part] | None:
     """All parts of a matrix that a program reads; None if it also reads the matrix in another way.
 
-    layout: of `base` in the matrix. uses: the values that read a value; None if it is a result of the program.
+    layout: that of `base` in the matrix. uses: the values computed from a value; None if it is a result of the program.
     """
     found: list[Part] = []
     pending = [(base, layout)]
@@ -108,7 +112,7 @@ def _from(value: Var, base: Var, layout: Layout) -> tuple[Layout | None, tuple[s
     while value is not base:
         if not is_view(value):
             return None, ()
-        assert value.node is not None, "what nothing makes is no view"
+        assert value.node is not None, "a view has a node"
         views.append((value, value.node))
         value = value.node.inputs[0]
     views.reverse()
@@ -136,7 +140,7 @@ def columns_of(layout: Layout, rows: int, columns: int) -> Columns | None:
             return None
         left = stride
         if extents and size == extent:
-            # The whole extent: it forms one run with the extent before it.
+            # The view has this whole extent, so it forms one run with the extent before it.
             extents[-1], starts[-1], counts[-1] = extents[-1] * extent, starts[-1] * extent, counts[-1] * extent
             continue
         extents.append(extent)

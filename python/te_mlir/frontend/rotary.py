@@ -1,4 +1,4 @@
-"""Rotary embeddings as programs write them: of halves of a row, of neighbouring pairs, or of a part of each head."""
+"""Finds rotary embeddings, which rotate halves of a row or neighbouring pairs, in all or a part of each head."""
 
 from __future__ import annotations
 
@@ -207,16 +207,21 @@ class Rotations(Emission):
     def table(
         self, table: Atom, user: Node, found: Rope, order: Sequence[int], batch: int, sequence: int
     ) -> build.Value:
-        """Half of each row of a table of a rotation; order: its axes as [batch, sequence, heads, width]."""
+        """Half of each row of a rotary table, f32 [batch * sequence, width / 2], where batch may be 1.
+
+        order: the axes of the table in the order [batch, sequence, heads, width].
+        """
         raise NotImplementedError
 
     def rope(self, var: Var, node: Node, found: Rope) -> Value:
-        """A rotation, in elements of `var`."""
+        """Emits a rotary embedding."""
         value = self.value(found.whole or found.x, node)
         # The axes as [batch, sequence, heads, width], with heads and positions exchanged or not.
         orders = [o for o in ((0, 2, 1, 3), (0, 1, 2, 3)) if value.layout.permute(o).is_row_major(value.elements)]
         if not orders:
-            raise Unsupported(node, "a rotation is imported of heads that are views of [batch, sequence, heads, width]")
+            raise Unsupported(
+                node, "expected the operand of the rotary embedding to be a view of [batch, sequence, heads, width]"
+            )
         order = next((o for o in orders if sizes(found.cos)[o[2]] == 1), orders[0])
         batch, sequence, heads, columns = (var.shape[a] for a in order)
         tables = [self.table(t, node, found, order, batch, sequence) for t in (found.cos, found.sin)]

@@ -1,4 +1,4 @@
-"""Where the elements of a value lie that is only a view of another: the operations that cost nothing."""
+"""Layouts of views: where the elements of a value are stored that is a reshape, transpose or slice of another."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from collections.abc import Iterable
 from te_mlir.frontend.graph import Atom, Node, Var
 from te_mlir.layout import Dim, Layout, row_major
 
-#: Operations that `viewed` follows, beside casts.
+#: Operations whose results have a layout in the memory of their operand, besides casts.
 VIEWS = frozenset(
     ["reshape", "squeeze", "expand_dims", "copy", "transpose", "broadcast_in_dim", "slice", "split", "as_strided"]
 )
 
-#: Of these, those that give a part, and those that give each element once.
+#: Those that select a part of the operand, and those whose result has each element of the operand once.
 PARTS = ("slice", "split")
 WHOLE = ("reshape", "squeeze", "expand_dims", "transpose", "copy")
 
 
 def viewed(var: Var, node: Node, layout: Layout) -> Layout | None:
-    """How what a node gives lies, if its operand lies as `layout`; None where it is no view."""
+    """The layout of a node's result, if its operand has `layout`; None if the result has no layout in the same memory."""
     params = node.params
     if node.name in ("reshape", "squeeze", "expand_dims"):
         return layout.reshape(var.shape)
     if node.name in ("convert_element_type", "copy"):
-        # Where memory is stored is not theirs to say here: layouts are followed to their use.
+        # A copy may be omitted, and a cast keeps the order of elements, so the layout does not change.
         return layout
     if node.name == "transpose":
         return layout.permute([int(a) for a in params["permutation"]])
@@ -46,7 +46,7 @@ def viewed(var: Var, node: Node, layout: Layout) -> Layout | None:
         first = sum(int(s) for s in params["sizes"][: node.outputs.index(var)])
         return layout.narrow(axis, first, first + var.shape[axis])
     if node.name == "as_strided":
-        # Of a value in memory as a matrix.
+        # Strides refer to the memory of the operand, which is known only for a row-major operand.
         if not layout.is_row_major(math.prod(layout.shape)):
             return None
         strided: tuple[Dim, ...] = tuple(((n, s),) if n != 1 else () for n, s in zip(var.shape, params["strides"]))
@@ -55,14 +55,14 @@ def viewed(var: Var, node: Node, layout: Layout) -> Layout | None:
 
 
 def along(views: Iterable[tuple[Var, Node]], layout: Layout | None) -> Layout | None:
-    """The layout after a chain of views that starts at a value with `layout`; None if a view is not followed."""
+    """The layout after a chain of views that starts at a value with `layout`; None if `viewed` returns None for one."""
     for made, view in views:
         layout = viewed(made, view, layout) if layout is not None else None
     return layout
 
 
 def base_of(value: Atom) -> tuple[Atom, Layout | None]:
-    """What a value is a view of, and how it lies there."""
+    """(The value that another is a view of, the layout of the view in it or None.)"""
     views = []
     while isinstance(value, Var) and value.node is not None and value.node.name in (*PARTS, *WHOLE):
         views.append((value, value.node))

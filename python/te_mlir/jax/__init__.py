@@ -1,9 +1,9 @@
-"""Runs JAX programs through te: compiled steps as pure functions, by XLA's FFI.
+"""Compiles JAX functions with te. The results are pure functions of JAX arrays, which XLA calls through its FFI.
 
-`jit` imports a JAX function into the dialect and compiles it; `load` takes a program that
-is written in the dialect. Functions are called, jitted and differentiated like any other
-function of JAX, run on XLA's own stream, and get all their memory from XLA. Importing this
-module loads JAX.
+`jit` imports a JAX function into the dialect and compiles it; `load` compiles a program that
+is written in the dialect. The compiled functions can be called, jitted and differentiated like
+other functions of JAX. They run on XLA's stream, and XLA allocates all of their memory.
+Importing this module loads JAX.
 """
 
 from te_mlir.jax.compiled import Compiled, Jitted, ValueAndGrad, compile, jit, value_and_grad

@@ -1,8 +1,8 @@
-"""libte_xla through ctypes, and its handlers as targets of XLA's FFI.
+"""Binds libte_xla through ctypes, and registers its handlers as targets of XLA's FFI.
 
-A `Loaded` is a program that XLA can call. A `Call` is a range of its launches as a JAX
-primitive, which is a function of arrays. The library keeps instances for each device
-and stream, without memory for temporaries, which is an array of XLA.
+A `Loaded` is a program that XLA can call. A `Call` is a range of the program's launches, as a JAX
+primitive. The library has an instance of the program for each device and stream. The memory for
+temporaries is an array that XLA allocates in each call.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _lock = threading.Lock()
 
 
 def library() -> ctypes.CDLL:
-    """libte_xla, which is loaded once, with its handlers registered."""
+    """Loads libte_xla and registers its handlers at the first call, and returns the library."""
     global _library
     with _lock:
         if _library is None:
@@ -106,8 +106,8 @@ def jax_dtype(dtype: DType) -> np.dtype:
 class Loaded:
     """A program that XLA can call, on every device of its platform.
 
-    platform: "cpu" or "cuda". device: the number of the GPU on which it is tested. Using a
-    Call after its Loaded was destroyed is an error.
+    platform: "cpu" or "cuda". device: the number of the GPU on which the program is loaded first, to
+    check it. A Call must not run after its Loaded was destroyed.
     """
 
     def __init__(self, program: Program, platform: str, device: int = 0) -> None:
@@ -117,8 +117,8 @@ class Loaded:
         module = compiler.te_program_module(program.handle)
         self.num_launches: int = program.num_launches
         arena = ctypes.cast(module, POINTER(_Module)).contents.arena_bytes
-        #: Type of the array of temporaries; None if there are none. It has two dimensions, so
-        #: that an array of more than 2**31 bytes has no size that does not fit in 32 bits.
+        #: Type of the array of temporaries; None if there are none. It has two dimensions, so that
+        #: each size fits in 32 bits even if the array has more than 2**31 bytes.
         self.arena = jax.ShapeDtypeStruct((-(-arena // 256), 256), np.uint8) if arena else None
         count = len(program.arguments)
         infos = (_capi.ArgumentInfo * max(count, 1))(
@@ -130,14 +130,14 @@ class Loaded:
             handles.te_xla_program_create(module, infos, backend, device, program.entry.encode(), ctypes.byref(number))
         )
         self.number: int = number.value
-        # `program` is an argument, so that its code outlives the code that runs it.
+        # Passing `program` keeps its code loaded until the handle that runs it is destroyed.
         finalizer = weakref.finalize(
             self, lambda program, number: handles.te_xla_program_destroy(number), program, self.number
         )
         finalizer.atexit = False
 
     def counts(self) -> tuple[int, int]:
-        """The number of calls that have run, and of instances."""
+        """(The number of calls that have run, the number of instances.)"""
         runs, instances = c_int64(), c_int64()
         _check(library().te_xla_program_counts(self.number, ctypes.byref(runs), ctypes.byref(instances)))
         return runs.value, instances.value
@@ -168,11 +168,11 @@ def vary(arrays: Sequence[Any]) -> list[Any]:
 
 
 class Call:
-    """A range of a program's launches as a function of arrays, for traces of JAX.
+    """A range of a program's launches as a function of arrays, which JAX can trace.
 
-    inputs, results: indices of its arrays among the program's pointers, or ARENA. A result that
-    is an input's next value, or an array that is input and result (an arena), is aliased: XLA
-    writes in place if the old value is not needed, and otherwise copies it.
+    inputs, results: the indices of its arrays among the program's pointers, or ARENA. A result that is
+    the next value of an input, or that is also an input (such as the arena), is aliased to the input:
+    XLA writes in place if the old value is not needed, and otherwise copies it first.
     """
 
     def __init__(
@@ -195,7 +195,7 @@ class Call:
         arguments = loaded.program.arguments
         aliases = {}
         for index, place in enumerate(self.results):
-            # An index that is input and result: temporaries, or a gradient whose memory has intermediates.
+            # An index that is both input and result is the arena, or a gradient whose memory has intermediates.
             before = place if place == ARENA or place in self.inputs else arguments[place].carried_input
             if before in self.inputs and (before == place or before >= 0):
                 aliases[self.inputs.index(before)] = index
@@ -216,13 +216,13 @@ class Call:
         try:
             return list(call(*arrays, call=self._number))
         except NotImplementedError:
-            # JAX's own message about custom calls would name options that are set here.
+            # JAX's own message would suggest options of custom calls that users cannot set.
             raise ArgumentError(
-                f"'{self.loaded.program.entry}': expected arrays of the shapes that it was compiled for, but it is "
-                "called below jax.vmap, which would add a dimension; compile it for the batch, or use jax.lax.map"
+                f"'{self.loaded.program.entry}': expected arrays of the shapes that it was compiled for, but jax.vmap "
+                "would add a dimension; compile it for the batch, or use jax.lax.map"
             ) from None
         except ValueError:
-            # Only the tracers of autodiff have a tangent.
+            # Only tracers of automatic differentiation have a tangent.
             if not any(isinstance(array, jax.core.Tracer) and hasattr(array, "tangent") for array in arrays):
                 raise
             raise ArgumentError(

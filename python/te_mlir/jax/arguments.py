@@ -1,4 +1,4 @@
-"""The arguments of an imported function: how JAX computes them before the call, and which of them are weights."""
+"""The arguments of an imported function: how JAX computes them before the call, and which are weights."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from te_mlir.layout import Layout, row_major
 
 
 class Feed(NamedTuple):
-    """An argument of the function, which JAX computes from a value before the call.
+    """An argument of the compiled function, which JAX computes from the value of `atom` before the call.
 
-    make: computes the argument from that value; None if the argument is the value. differentiable:
-    whether it has a gradient.
+    make: computes the argument from that value; None if the argument is the value. name, shape, dtype:
+    those of the argument. differentiable: whether it has a gradient.
     """
 
     atom: Atom
@@ -57,7 +57,7 @@ _RESERVED = re.compile(r"result\d+|grad\..*")
 
 
 class Arguments(Emitter):
-    """Emits values of arguments. names: the names of the arguments."""
+    """Emits the arguments of a compiled function. names: the names of the inputs of `graph`."""
 
     def __init__(self, graph: Graph, names: Sequence[str]) -> None:
         super().__init__(build.Function(build.Module(), "region", private=True))
@@ -83,7 +83,12 @@ class Arguments(Emitter):
         user: Node | None = None,
         how: tuple[int, ...] = (),
     ) -> build.Value:
-        """The argument that `make` returns for JAX's value of `atom`; key, shape and `how` identify what `make` does."""
+        """The argument that `make` computes from JAX's value of `atom`.
+
+        key, shape, how: identify what `make` does; feeds of one value that agree in these share an argument.
+        differentiable: whether the argument has a gradient, if it is floating-point. user: the operation to name in
+        errors.
+        """
         shape = tuple(shape if shape is not None else atom.shape)
         memo = atom, key, shape, how
         if memo in self._fed:
@@ -112,13 +117,13 @@ class Arguments(Emitter):
         return self.names[current] if isinstance(current, Var) and current in self.names else f"value{len(self.feeds)}"
 
     def is_light(self, atom: Atom) -> bool:
-        """Whether JAX computes it from an argument only by moving and casting elements."""
+        """Whether JAX computes a value from an argument only by moving and casting elements (a *light* value)."""
         if isinstance(atom, Const) or atom.node is None:
             return True
         return atom.node.name in _VIEWS and all(map(self.is_light, atom.node.inputs))
 
     def _is_known_number(self, atom: Atom) -> bool:
-        """Whether it is one number that JAX computes from integers and numbers, such as the number of tokens that count."""
+        """Whether a value is a number that JAX computes from integers and constants, such as a count of tokens."""
         if isinstance(atom, Const) or atom.shape or atom.node is None or not atom.floating:
             return False
         nodes = ancestors(atom)
@@ -146,9 +151,9 @@ class Arguments(Emitter):
         return self.vector(atom, node, dtype)
 
     def parameter(self, atom: Atom, shape: tuple[int, ...], user: Node) -> build.Value:
-        """A view of an argument whose elements are stored in the order of `shape`: the argument as a weight, and its casts.
+        """The weight `atom`, a view of an argument in row-major order or a cast of one, as a matrix or vector of `shape`.
 
-        JAX reshapes the argument, which costs nothing, because the compiler does not find a weight through a reshape.
+        JAX reshapes the argument before the call, because the compiler does not find a weight through a reshape.
         """
         key = atom, shape
         if key not in self._parameters:
@@ -166,7 +171,7 @@ class Arguments(Emitter):
         return self._parameters[key]
 
     def is_stored(self, atom: Atom, order: Sequence[int]) -> bool:
-        """Whether a light value, its axes in this order, is row-major in the argument that it is a view of."""
+        """Whether a light value, with its axes in this order, is row-major in the argument that it is a view of."""
         lies = self.layout_of(atom) if self.is_light(atom) else None
         return lies is not None and lies.permute(order).is_row_major(math.prod(atom.shape))
 
@@ -182,7 +187,7 @@ class Arguments(Emitter):
         return lies if lies is not None and lies.is_whole(math.prod(operand.shape)) else None
 
     def mark(self, matrix: build.Value) -> None:
-        """Marks an argument as a parameter."""
+        """Marks an argument as a weight."""
         for argument, attributes in self.function.arguments:
             if argument is matrix:
                 attributes["te.weight"] = ""

@@ -1,4 +1,4 @@
-"""The arguments of a call of a JAX function: by position, with names, and with NumPy's types as JAX converts them."""
+"""Helpers for the arguments of a call: their positions and names, and the types to which JAX converts NumPy's arrays."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ def leaf_names(function: Callable[..., Any], args: Sequence[Any]) -> list[str]:
 
 
 def canonical(dtype: Any) -> Any:
-    """The element type that JAX converts NumPy's elements to: f32 for f64."""
+    """The element type to which JAX converts one of NumPy: float32 for float64, unless jax_enable_x64 is set."""
     return jax.dtypes.canonicalize_dtype(dtype, allow_extended_dtype=True)
 
 
 def is_weak(leaf: Any) -> bool:
-    """Whether JAX promotes the type of an array to that of others, as it does for Python numbers."""
+    """Whether an array is weakly typed: JAX then promotes its type to those of other operands, as for Python numbers."""
     return bool(getattr(leaf, "weak_type", False))
 
 
 def some(names: Sequence[str]) -> str:
-    """The first of some names."""
+    """The first names of a list, for messages: `'a', 'b', 'c', 'd' and 3 more`."""
     return ", ".join(f"'{name}'" for name in names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
 @jax.tree_util.register_static
 class Default:
-    """A default value that is not an array, such as a flag. It is a part of the compiled function, not an argument."""
+    """A default value that is not an array, such as a flag. It becomes a constant of the compiled function."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -71,22 +71,22 @@ def refuse_inside(function: Callable[..., Any], leaves: Sequence[Any]) -> None:
     if is_tracing() and any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
         name = getattr(function, "__name__", "a function")
         raise ArgumentError(
-            f"'{name}': expected no function that te compiles inside of another, but got a call of it in one; call the "
-            f"function that it wraps ('{name}.__wrapped__'), which becomes a part of the other"
+            f"'{name}': expected a function that te compiles not to be called in another one that te compiles; call "
+            f"the function that it wraps ('{name}.__wrapped__') instead"
         )
 
 
 def by_position(function: Callable[..., Any], args: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
-    """All arguments of a call by position; raises TypeError if `function` cannot be called in this way."""
+    """All arguments of a call by position. Raises TypeError if `function` does not accept them, or if one is keyword-only."""
     if not named:
         return args
     bound = inspect.signature(function).bind(*args, **named)
     parameters = list(bound.signature.parameters.values())
     last = max(n for n, parameter in enumerate(parameters) if parameter.name in bound.arguments)
-    # Parameters in between that are not passed.
+    # Parameters before the last one that is passed get their default values.
     for parameter in parameters[:last]:
         if parameter.kind is parameter.POSITIONAL_OR_KEYWORD and parameter.name not in bound.arguments:
             bound.arguments[parameter.name] = _default(parameter.default)
     if bound.kwargs:
-        raise TypeError(f"expected arguments that have a position, but {some(list(bound.kwargs))} have only a name")
+        raise TypeError(f"expected arguments that have a position, but got keyword-only {some(list(bound.kwargs))}")
     return bound.args

@@ -1,8 +1,8 @@
 """Compiles JAX functions with te: `jit`, `compile`, `value_and_grad`.
 
 A function is traced once for each shape of its arguments, imported as a whole, and compiled.
-JAX runs operations before the compiled step (indices, tables, transposed weights) and after it
-(views of results), and differentiates them.
+JAX runs, and differentiates, some operations before the compiled step (indices, tables, transposes
+of weights) and after it (views of results).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from te_mlir.recipes import Recipe
 
 
 def _other_products(graph: Graph) -> list[str]:
-    """Why products of a function that are not floating-point are not imported."""
+    """Why GEMMs of a function that are not floating-point are not imported."""
     nodes = {node for output in graph.outputs if isinstance(output, Var) for node in ancestors(output)}
     return [
         f"{describe(node)}: its result has elements of {short(node.output.dtype)}; {FLOATS}"
@@ -42,10 +42,10 @@ def _other_products(graph: Graph) -> list[str]:
 
 
 class Compiled:
-    """A JAX function that is compiled for arguments of known shapes.
+    """A JAX function that is compiled for arguments of known shapes, and is called like the original.
 
-    names: the names of the arguments' leaves, in order. It is called like the function. With a
-    recipe that has states, calls take `state=` and return (result, next state).
+    names: the names of the leaves of the arguments, in order. If the recipe has states, calls take
+    `state=` and return (result, next state).
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Compiled:
         if self.importer.reasons:
             raise ImportFailure(self.importer.reasons)
         if not self.importer.function.layers():
-            none = ["the function has no product of an argument with a weight"]
+            none = ["the function has no GEMM of an argument with a weight"]
             raise ImportFailure(_other_products(self.graph) or none)
         outputs = [
             Spec(f"result{n}", value.shape, value.dtype) for n, (value, _) in enumerate(self.importer.function.results)
@@ -97,7 +97,7 @@ class Compiled:
         self._scalars = {
             exits[v].place for v in self.graph.outputs if isinstance(v, Var) and v in exits and not v.shape
         }
-        #: Results that have cotangents: if there is a loss among others, only the loss.
+        #: Results that have cotangents: by default only scalars (losses), if there are any.
         self.through = [
             n for n in range(len(outputs)) if differentiate_outputs == "all" or not self._scalars or n in self._scalars
         ]
@@ -156,7 +156,7 @@ class Compiled:
         leaves, tree = jax.tree_util.tree_flatten(tuple(args))
         refuse_inside(self._wrapped, leaves)
         if tree != self.tree:
-            raise ArgumentError(f"expected arguments like those that it was compiled for, but got {self._unlike(args)}")
+            raise ArgumentError(f"expected arguments like those of the compilation, but got {self._unlike(args)}")
         # JAX converts the types of NumPy's arrays in the same way.
         leaves = [np.asarray(v, canonical(v.dtype)) if isinstance(v, NUMPY) else v for v in leaves]
         for name, type_, leaf in zip(self.names, self.types, leaves):
@@ -171,7 +171,7 @@ class Compiled:
         return leaves
 
     def _unlike(self, args: Sequence[Any]) -> str:
-        """How arguments with another tree differ from those of the compilation."""
+        """How arguments with another pytree differ from those of the compilation."""
         given = leaf_names(self._wrapped, args)
         missing, new = ([n for n in a if n not in b] for a, b in ((self.names, given), (given, self.names)))
         parts = [f"no {some(missing)}"] if missing else []
@@ -205,19 +205,19 @@ class Compiled:
     # Gradients in the same call
 
     def _wrt(self, argnums: Sequence[int]) -> tuple[list[int], list[int]]:
-        """(numbers of leaves, numbers of the step's arguments that are computed from them)."""
+        """(Indices of the leaves of these arguments, indices of the step's arguments that are computed from them.)"""
         counts = [child.num_leaves for child in self.tree.children()]
         leaves = []
         for n in argnums:
             if not isinstance(n, int) or not -len(counts) <= n < len(counts):
-                raise ArgumentError(f"expected numbers below {len(counts)}, of arguments, in 'argnums', but got {n!r}")
+                raise ArgumentError(f"expected 'argnums' to have indices of {len(counts)} arguments, but got {n!r}")
             first = sum(counts[: n % len(counts)])
             own = range(first, first + counts[n])
             leaves += [leaf for leaf in own if jnp.issubdtype(self.types[leaf].dtype, jnp.floating)]
             if own and not set(own) & set(leaves):
                 raise ArgumentError(
-                    "expected 'argnums' to be of floating-point arguments, but got elements of "
-                    f"{self.types[first].dtype}, as '{self.names[first]}' has"
+                    f"expected 'argnums' to name floating-point arguments, but '{self.names[first]}' has elements of "
+                    f"{self.types[first].dtype}"
                 )
         chosen = {self.graph.inputs[leaf] for leaf in leaves}
         feeds = []
@@ -232,22 +232,23 @@ class Compiled:
         return leaves, feeds
 
     def init_state(self, argnums: Sequence[int] | None = None) -> State:
-        """The initial states. argnums: for `value_and_grad` with these arguments."""
+        """The initial states: for calls or, if `argnums` is not None, for `value_and_grad` with this `argnums`."""
         if argnums is None:
             return self.function.init_state()
         return self.function.init_state([self.function.inputs[n].name for n in self._wrt(argnums)[1]])
 
     def value_and_grad(self, *args: Any, argnums: Sequence[int] = (0,), state: Mapping[str, Any] | None = None) -> Any:
-        """(result, gradients of the arguments `argnums`), and the next state if there are states.
+        """Returns (result, gradients of the arguments `argnums`), and the next state if there are states.
 
-        The function's result must be a scalar loss, or have exactly one scalar.
+        The function's result must be a scalar loss, or have exactly one scalar. Raises ArgumentError otherwise, and if
+        an argument of `argnums` is not floating-point.
         """
         leaves = self._leaves(args)
         numbers, wrt = self._wrt(argnums)
         losses = [n for n in self.through if n in self._scalars]
         if len(losses) != 1 or len(self.through) != 1:
             raise ArgumentError(
-                f"expected a function with one scalar result, but got {len(losses)}; jax.vjp takes cotangents of others"
+                f"expected a function with one scalar result, but got {len(losses)}; use jax.vjp for other results"
             )
 
         def feeds_of(*chosen: Any) -> list[Any]:
@@ -278,7 +279,7 @@ class Compiled:
 
 
 class Jitted:
-    """A JAX function that is compiled for each shape of its arguments, at the first call with that shape."""
+    """A JAX function that is compiled for each set of argument shapes, when it is first called with them."""
 
     def __init__(
         self, function: Callable[..., Any], options: Options, platform: str | None, differentiate_outputs: str
@@ -371,6 +372,8 @@ def compile(function: Callable[..., Any], example_args: Sequence[Any], **options
 def value_and_grad(function: Callable[..., Any], argnums: int | Sequence[int] = 0, **options: Any) -> ValueAndGrad:
     """A function that returns (result, gradients) of a loss in one call; with states, (result, gradients, next state).
 
-    Nothing is saved between calls, and states that the backward changes are returned. Options are those of `jit`.
+    argnums: the index of the argument to differentiate with respect to, or several. Forward and backward run in one
+    step, so nothing is saved between calls, and the next state includes the changes of the backward. Options are those
+    of `jit`.
     """
     return ValueAndGrad(jit(function, **options), argnums)

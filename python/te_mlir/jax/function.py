@@ -1,10 +1,9 @@
 """A compiled program as a pure function of JAX arrays.
 
-Everything that a call reads is an argument, and everything that it computes is a result.
-This includes the states of the recipe and, when differentiating, the memory that the forward
-saves for the backward, which is an array like any other (a *residual* of jax.custom_vjp). A
-function can therefore be called, jitted, differentiated and run again in any order, on any
-device of its platform.
+All values that a call reads are arguments, and all that it writes are results. This includes the
+states of the recipe and, in differentiation, the memory that the forward saves for the backward,
+which is an array (a residual of jax.custom_vjp). A function can therefore be called, jitted,
+differentiated and repeated in any order, on any device of its platform.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from te_mlir.jax.specs import Options, Spec, State, check, platform_of
 from te_mlir.program import Argument, Program
 from te_mlir.recipes import Recipe
 
-#: Returns the source to compile: without derivatives (None), or with those for the given input
-#: numbers. The flag is whether the compiler must differentiate it.
+#: Returns (the source to compile, whether the compiler must differentiate it): without derivatives
+#: for None, or with those with respect to the inputs of these indices.
 Source = Callable[[tuple[int, ...] | None], tuple[Any, bool]]
 
 
@@ -58,7 +57,7 @@ class _Training(_Binary):
         outputs = [self.results[spec.name] for spec in function.outputs]
         self.through = [n for n, spec in enumerate(function.outputs) if f"grad.{spec.name}" in self.inputs]
         cotangents = [self.inputs[f"grad.{function.outputs[n].name}"] for n in self.through]
-        # The inputs whose gradients the program has, which may be more than were asked for.
+        # The inputs whose gradients the program computes, which may be more than were requested.
         self.wrt = [n for n, spec in enumerate(function.inputs) if f"grad.{spec.name}" in self.results]
         gradients = [self.results[f"grad.{function.inputs[n].name}"] for n in self.wrt]
         inputs = [self.inputs[spec.name] for spec in function.inputs]
@@ -92,7 +91,7 @@ class _Training(_Binary):
 class Function:
     """A program of the dialect as a function of arrays.
 
-    inputs, outputs: what a call takes and returns, in order. platform: "cpu" or "cuda".
+    inputs, outputs: the arguments and results of a call, in order. platform: "cpu" or "cuda".
     The states of a program are a dict of arrays: `init_state()` creates it, and calls take `state=`
     and return the next one with their results.
 
@@ -164,7 +163,7 @@ class Function:
         for name in binary.states:
             argument = binary.argument(name)
             if argument.init is None:
-                raise ArgumentError(f"state '{name}': expected 'te.init', but it has none; give it a value of your own")
+                raise ArgumentError(f"state '{name}': expected 'te.init', but it has none; pass a value for it")
             state[name] = jnp.full(argument.shape, argument.init, jax_dtype(argument.dtype))
         return state
 
@@ -216,7 +215,9 @@ class Function:
             self._check_device(spec, value)
             values.append(jnp.asarray(value))
         if is_tracing() and any(isinstance(value, jax.core.Tracer) for value in values):
-            raise ArgumentError(f"'{self.entry}': expected no call of a compiled program in a function that te imports")
+            raise ArgumentError(
+                f"'{self.entry}': expected a compiled program not to be called in a function to compile"
+            )
         return vary(values)
 
     def _check_device(self, spec: Spec, value: Any) -> None:
@@ -225,8 +226,8 @@ class Function:
         for device in value.devices():
             if {"gpu": "cuda"}.get(device.platform, device.platform) != self.platform:
                 raise ArgumentError(
-                    f"argument '{spec.name}': expected memory of a device of '{self.platform}', which this was "
-                    f"compiled for, but got '{device}'"
+                    f"argument '{spec.name}': expected an array on '{self.platform}', for which the program was "
+                    f"compiled, but got one on '{device}'"
                 )
 
     def __call__(self, *args: Any, state: Mapping[str, Any] | None = None, **named: Any) -> Any:
@@ -235,7 +236,7 @@ class Function:
         binary = self._forward()
         if not binary.states:
             if state:
-                raise ArgumentError(f"state: expected none, as this has no states, but got {_names(state)}")
+                raise ArgumentError(f"state: expected none, because the program has no states, but got {_names(state)}")
             return self._dict(self._differentiable(*values))
         results, after = _call_with_states(self, tuple(self._states(binary, state)), tuple(values))
         return self._dict(results), {**(state or {}), **dict(zip(binary.states, after))}
@@ -308,7 +309,9 @@ class Function:
             return True
         if spec.dtype == "int32":
             return False
-        raise ArgumentError(f"argument '{spec.name}': expected no gradient of it, as te has none, but one is asked for")
+        raise ArgumentError(
+            f"argument '{spec.name}': expected an argument with a gradient, but te does not compute one"
+        )
 
     def _cotangent(self, training: _Training, index: int, value: Any) -> Any:
         spec = self.outputs[index]
@@ -357,7 +360,7 @@ class Function:
                 one = not given and spec.shape == () and len(training.through) == 1
                 flat.append(jnp.full(spec.shape, 1 if one else 0, jax_dtype(BY_NAME[spec.dtype])))
         if not given and not (len(flat) == 1 and self.outputs[training.through[0]].shape == ()):
-            raise ArgumentError("cotangents: expected some, as the results are not one scalar, but got none")
+            raise ArgumentError("cotangents: expected some, because the result is not one scalar, but got none")
         results, gradients, after = self.flat_value_and_grad(training, self._states(training, state), values, flat)
         named_gradients = {self.inputs[n].name: g for n, g in zip(training.wrt, gradients) if n in numbers}
         if not training.states:
@@ -388,8 +391,8 @@ class _Key:
 
 
 _NO_STATES = (
-    "expected a function without states to differentiate, but its recipe has some, which the backward changes too; "
-    "use value_and_grad, which returns them"
+    "expected a function without states to differentiate, but its recipe has states, which the backward changes; use "
+    "value_and_grad, which returns them"
 )
 
 

@@ -14,13 +14,13 @@ Taken = tuple[Atom, bool]
 
 
 def rows_of(node: Node) -> Taken | None:
-    """The indices of a gather that takes whole rows of a matrix."""
+    """The indices of a gather of whole rows of a matrix; None for other gathers."""
     (table, index), var = node.inputs, node.output
     numbers = node.params["dimension_numbers"]
     collapsed, start = tuple(numbers.collapsed_slice_dims), tuple(int(a) for a in numbers.start_index_map)
     behind = 1 + (collapsed == ())
     whole = node_of(index, "concatenate")
-    # jax.vmap gathers rows by their number and the first column.
+    # jax.vmap gathers rows by pairs of indices: the row, and column 0.
     if start == (0, 1) and whole is not None and [v.shape[-1] for v in whole.inputs] == [1, 1]:
         index = whole.inputs[0]
         start = (0,) if scalar(whole.inputs[1]) == 0 else start
@@ -41,7 +41,7 @@ def rows_of(node: Node) -> Taken | None:
 
 
 def picks_of(node: Node) -> Taken | None:
-    """The indices of `take_along_axis(x, indices[..., None], -1)`, or of `x[arange(rows), indices]`."""
+    """The indices of `take_along_axis(x, indices[..., None], -1)` or `x[arange(rows), indices]`; None for other gathers."""
     (x, index), params = node.inputs, node.params
     if not isinstance(x, Var):
         return None

@@ -1,8 +1,8 @@
-"""Converts a JAX function to the graph that frontends import: calls are inlined and constants computed.
+"""Converts JAX functions to the graph that both frontends import (`te_mlir.frontend.graph`).
 
-`trace` converts a jaxpr. Constants have size 1 along axes where they are broadcast, so that a mask
-of [batch, heads, sequence, sequence] is one of [1, 1, sequence, sequence]. JAX can also compute
-values of the graph (`Evaluator`), such as positions, tables and targets.
+`trace` converts a jaxpr: calls are inlined and constants are folded. A constant has size 1 along axes
+where it is broadcast, so that a mask [batch, heads, sequence, sequence] is stored as [1, 1, sequence,
+sequence]. `Evaluator` computes values of a graph with JAX, such as positions, tables and targets.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from te_mlir.frontend.graph import Atom, Const, Node, Var, order_of, short
 from te_mlir.jax.gathers import picks_of, rows_of
 
-#: Larger constants are computed in every call.
+#: Constants with more elements are not folded, but computed in every call.
 LARGEST_CONSTANT = 1 << 24
 
 _CALLS = ("jit", "pjit", "checkpoint", "remat2", "closed_call", "core_call")
@@ -89,7 +89,7 @@ def where(node: Node) -> str:
             from jax._src import source_info_util
 
             line = str(source_info_util.summarize(equation.source_info)).split(" (")[0]
-        except Exception:  # noqa: BLE001, S112 - JAX does not promise where it keeps it.
+        except Exception:  # noqa: BLE001, S112 - This is not a public function of JAX.
             continue
         if line.strip(":"):
             return line
@@ -108,17 +108,17 @@ def element_type(dtype: Any) -> Any:
 
 
 def typed(shape: Sequence[int], dtype: Any, node: Node | None = None) -> Var:
-    """A value whose elements have a type of JAX, which is stored as its origin."""
+    """A value with elements of a type of JAX; its origin is that type."""
     return Var(shape, str(element_type(dtype)), node, origin=element_type(dtype))
 
 
 def _type_of(value: Atom) -> Any:
-    """JAX's type of the elements of a value."""
+    """The type in JAX of the elements of a value."""
     return value.compact.dtype if isinstance(value, Const) else value.origin
 
 
 class Graph:
-    """A graph. inputs: the values of the arguments. outputs: the values of the results."""
+    """A graph. inputs: the values of the arguments. outputs: the values of the results. count: the number of nodes."""
 
     def __init__(self, inputs: list[Var], outputs: list[Atom]) -> None:
         self.inputs, self.outputs = inputs, outputs
@@ -136,7 +136,7 @@ def is_tracing() -> bool:
 
 
 def trace(function: Any, args: Sequence[Any]) -> tuple[Graph, Any]:
-    """The graph of `function`, of trees of ShapeDtypeStructs, and the tree of its results."""
+    """(The graph of `function`, the structure of its results.) args: pytrees of ShapeDtypeStructs."""
     _tracing.depth = getattr(_tracing, "depth", 0) + 1
     try:
         closed, results = jax.make_jaxpr(function, return_shape=True)(*args)
@@ -204,7 +204,7 @@ def _unroll(graph: Graph, equation: Any, inputs: Sequence[Atom], calls: tuple[An
 
 
 def apply(graph: Graph, function: Any, inputs: Sequence[Atom], calls: tuple[Any, ...]) -> list[Atom]:
-    """Adds the nodes of a function of JAX, and returns its results."""
+    """Adds the nodes of a JAX function, applied to values of the graph, and returns its results."""
     closed = jax.make_jaxpr(function)(*[jax.ShapeDtypeStruct(v.shape, _type_of(v)) for v in inputs])
     with jax.ensure_compile_time_eval():
         return _inline(graph, closed.jaxpr, closed.consts, inputs, calls)
@@ -224,9 +224,9 @@ def _source(function: Any) -> str:
 
 
 def _is_jaxs_own(equation: Any) -> bool:
-    """Whether JAX defines the custom derivatives of a function, which te can then derive itself.
+    """Whether a function and its custom derivatives are both from JAX; te then derives the function itself.
 
-    For a function of JAX with other derivatives from the user (`jax.custom_vjp(jnp.tanh)`), this is false.
+    False for a function of JAX with derivatives of the user, such as `jax.custom_vjp(jnp.tanh)`.
     """
     folder = f" at {os.path.dirname(jax.__file__)}{os.sep}"
     function = custom_function(equation)
@@ -235,8 +235,9 @@ def _is_jaxs_own(equation: Any) -> bool:
         return False
     if not any(f"{os.sep}custom_derivatives.py:" in _source(rule) for rule in rules):
         return True
-    # `defjvps` combines several rules from any module into one of JAX. Functions of JAX use it in the module where
-    # they are defined, and are not called after themselves.
+    # `defjvps` wraps the rules of any module in one rule of JAX, so the rule does not show who defined the derivatives.
+    # Those that JAX defines belong to a custom_jvp that is an attribute of the function's module. A custom_jvp of the
+    # user around such a function contains a call of the original.
     name, _, line = function.partition(folder)
     module = line.rpartition(":")[0].removesuffix(".py").removesuffix(f"{os.sep}__init__").replace(os.sep, ".")
     defined = getattr(sys.modules.get(f"jax.{module}"), name, None)
@@ -295,7 +296,7 @@ def _node(graph: Graph, equation: Any, inputs: list[Atom], calls: tuple[Any, ...
 
 
 def _simplify(name: str, inputs: list[Atom]) -> Atom | None:
-    """The operand that an operation is equal to if it has the shape of the result."""
+    """The operand that an operation returns unchanged if it has the type and shape of the result; None for others."""
     if name in ("slice", "reshape", "squeeze", "broadcast_in_dim"):
         return inputs[0]
     if name == "select_n" and isinstance(inputs[0], Const) and len(inputs) == 3:
@@ -311,7 +312,7 @@ def _simplify(name: str, inputs: list[Atom]) -> Atom | None:
 
 
 def _as_views(equation: Any, inputs: Sequence[Atom]) -> Callable[[Any], Any] | None:
-    """A reshape that transposes, or a gather or dynamic_slice at a known place, as a function of plain views; else None."""
+    """A function of plain views for a reshape that transposes, or a gather or dynamic_slice at constant indices; else None."""
     name, params = equation.primitive.name, equation.params
     if name == "reshape" and params.get("dimensions") is not None:
         return lambda x: jax.lax.reshape(jax.lax.transpose(x, params["dimensions"]), params["new_sizes"])
@@ -380,7 +381,7 @@ class Evaluator:
             return jnp.asarray(atom.array())
         for node in order_of(atom, self.known):
             equation = node.origin.equation
-            # The equation may have more operands than the node: x * x became a square.
+            # The equation may have more operands than the node, because x * x is imported as a square.
             count = len(equation.invars)
             inputs = [self(v) for v in (node.inputs * count)[:count]]
             self.known.update(zip(node.outputs, _evaluate(equation, inputs)))

@@ -1,10 +1,10 @@
-"""From a graph to a function of the dialect.
+"""Emits a graph as a function of the dialect.
 
-Emission is on demand, from the results, so that an operation which a pattern takes in
-(the mean of a norm, the mask of attention) is never emitted by itself. What JAX computes
-before the call (indices, tables, transposed weights) is a `Feed`, an argument of the
-function; JAX also differentiates it. Operations that cannot be emitted are collected,
-with the reasons, so that one error names all of them.
+Emission is on demand, from the results, so that an operation that is a part of a pattern (the mean
+of a norm, the mask of attention) is never emitted separately. Values that JAX computes, and
+differentiates, before the call (indices, tables, transposes of weights) are arguments of the
+function, as `Feed` describes. Operations that cannot be emitted are collected with the reasons, so
+that one error lists all of them.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from te_mlir.layout import Layout, row_major
 
 
 class Exit(NamedTuple):
-    """A value that te gives: the place of its matrix among the results, and how it lies there."""
+    """A value that the compiled function returns: the index of its matrix among the results, and its layout there."""
 
     place: int
     layout: Layout
 
     def restore(self, matrix: Any) -> Any:
-        """The value, of the matrix."""
+        """The value with its own shape, from its matrix."""
         atoms = [(size, stride, n) for n, (size, stride) in enumerate(a for dim in self.layout.dims for a in dim)]
         held = sorted(atoms, key=lambda atom: -atom[1])
         order = [[n for _, _, n in held].index(n) for n in range(len(atoms))]
@@ -40,24 +40,24 @@ class Exit(NamedTuple):
 
 
 class Importer(Weights):
-    """Emits values of a graph into one function. names: what the arguments are called."""
+    """Emits a graph into one function. names: the names of its inputs."""
 
     def __init__(self, graph: Graph, names: Sequence[str]) -> None:
         super().__init__(graph, names)
-        #: Why operations cannot be emitted, by their place in the program.
+        #: Why operations cannot be emitted, by their index in the program.
         self._unsupported: dict[int, str] = {}
-        #: Those that stand in for what cannot be emitted, and views of them.
+        #: Values that cannot be emitted, for which there are placeholders, and views of these.
         self._broken: set[Atom] = set()
-        #: Values that te gives to JAX.
+        #: Values that the compiled function returns to JAX.
         self.exits: dict[Var, Exit] = {}
 
     def import_all(self) -> list[Exit | None]:
-        """Emits all that is needed; gives what te makes of each result of the graph."""
+        """Emits all that the results need. Returns the exit of each result of the graph; None if JAX computes the result."""
         for node in self.graph.effects:
-            reason = "it has an effect beside its results, and te has none; leave it out of what is compiled"
+            reason = "it has a side effect, which te does not support; move it out of the compiled function"
             self._unsupported[node.index] = f"{describe(node)}: {reason}"
         limit = sys.getrecursionlimit()
-        # Emission goes down from the results, some frames for each operation.
+        # Emission recurses from the results, with several frames for each operation.
         sys.setrecursionlimit(max(limit, 40 * self.graph.count + 2000))
         try:
             return [self._exit(output) for output in self.graph.outputs]
@@ -73,7 +73,7 @@ class Importer(Weights):
         return [self._unsupported[index] for index in sorted(self._unsupported)]
 
     def _exit(self, output: Atom) -> Exit | None:
-        """What te makes of a result; None where JAX does, of arguments and of what is compiled for other results."""
+        """The exit of a result; None if JAX computes the result, from arguments and from exits of other values."""
         if not isinstance(output, Var) or output.node is None or self.is_light(output):
             return None
         if not output.floating:
@@ -83,7 +83,7 @@ class Importer(Weights):
         current = output
         value = self.value(current)
         while not value.layout.is_whole(value.elements):
-            # A part of a value: te gives the whole, JAX cuts it.
+            # The value is a slice or a broadcast view: return its operand, from which JAX computes the view.
             assert current.node is not None and isinstance(current.node.inputs[0], Var)
             current = current.node.inputs[0]
             value = self.value(current)
@@ -93,13 +93,13 @@ class Importer(Weights):
     def _result_of(self, var: Var) -> Exit:
         value = self.value(var)
         if not value.layout.is_whole(value.elements):
-            raise Unsupported(var.node, "what JAX computes of it needs a part of a compiled value")
+            raise Unsupported(var.node, "JAX computes a result from it, but it is a slice or a broadcast view")
         return Exit(self.result(value.matrix), value.layout)
 
     # Values
 
     def emit(self, var: Var) -> Value:
-        """The value, or one in its place where it cannot be emitted, which is noted, so that what uses it is looked at."""
+        """The value; or a placeholder if it cannot be emitted, so that its readers are checked, too. The reason is noted."""
         node = var.node
         assert node is not None
         try:
@@ -115,7 +115,7 @@ class Importer(Weights):
         return made
 
     def _note(self, unsupported: Unsupported, broken: bool = False) -> None:
-        """Notes why an operation cannot be emitted, unless operands are `broken` and may be at fault."""
+        """Notes why an operation cannot be emitted. broken: operands cannot be emitted either, which may be the cause."""
         place = unsupported.place
         node = place if isinstance(place, Node) else None
         if unsupported.always or not broken:
@@ -130,12 +130,12 @@ class Importer(Weights):
         made = super().matched(var, node)
         rows = losses.match_rows(var) if made is None else None
         if rows is not None:
-            # Its own operations are no matter.
+            # Emit the logits, so that their reasons are noted, but not the operations of the loss.
             self.value(rows.logits)
             raise Unsupported(
                 node,
-                "the cross entropy of each row has no counterpart in te but in its sum, or mean, over all rows or "
-                "those of a mask; weights that are known to be 0 or 1 are one: where(mask, loss, 0), loss * (w > 0)",
+                "the cross entropy of each row has no counterpart in te except in its sum or mean over all rows, or over "
+                "those of a mask of 0 and 1: where(mask, loss, 0), loss * (w > 0)",
             )
         return made
 
@@ -147,7 +147,7 @@ class Importer(Weights):
         ignored = found.ignore_index
 
         def counted(targets: Any, *masks: Any) -> Any:
-            """The targets, and where no row counts what te ignores."""
+            """The targets, with `ignored` for rows that do not count."""
             targets = targets.reshape(-1).astype(jnp.int32)
             if found.clamps:
                 targets = jnp.clip(targets, 0, classes - 1)
@@ -159,7 +159,7 @@ class Importer(Weights):
         calls = (user.origin.equation, *user.origin.calls)
         (places,) = apply(self.graph, counted, [found.targets, *(mask.values for mask in found.masks)], calls)
         whole = len(place) == rows and (place == np.arange(rows)).all()
-        # Logits that are a part of others: rows beside it do not count.
+        # If the logits are some rows of a larger matrix, the other rows do not count.
         make = None if whole else (lambda t: jnp.full(rows, ignored, jnp.int32).at[place].set(t))
         how = () if whole else tuple(place.tolist())
         targets = self.feed(places, "targets", make, (rows,), "int32", False, user, how)
@@ -173,53 +173,56 @@ class Importer(Weights):
     ) -> build.Value:
         width, of = found.x.shape[-1], found.alike
         if len(table.shape) != 4:
-            raise Unsupported(user, f"its tables are {list(table.shape)}; expected four dimensions")
+            raise Unsupported(user, f"expected its tables to have four dimensions, but got {list(table.shape)}")
         b, s, h, columns = (rotary.sizes(table)[a] for a in order)
         if h != 1 or s != sequence or columns != (width // 2 if of == rotary.HALF else width) or b not in (1, batch):
-            raise Unsupported(user, f"its tables are {list(table.shape)}; expected one row for each position")
+            raise Unsupported(user, f"expected its tables to have a row for each position, but got {list(table.shape)}")
         if of == rotary.HALVES and not rotary.has_equal_halves(table):
             raise Unsupported(
                 user,
-                "the halves of its tables are not known to be equal; make them by concatenate([a, a], -1), or rotate "
+                "the halves of its tables are not known to be equal; create them by concatenate([a, a], -1), or rotate "
                 "the halves of x by tables of half the width",
             )
         if of == rotary.PAIRS and not rotary.has_equal_pairs(table):
-            raise Unsupported(user, "the pairs of its tables are not known to be equal; make them by repeat(a, 2, -1)")
+            raise Unsupported(
+                user, "the pairs of its tables are not known to be equal; create them by repeat(a, 2, -1)"
+            )
 
         def make(t: Any) -> Any:
             rows = jnp.transpose(t, order).reshape(-1, t.shape[-1])[: b * s]
             half = rows[:, ::2] if of == rotary.PAIRS else rows[:, : width // 2]
             return half.astype(jnp.float32)
 
-        # What is alike says which columns are taken.
+        # Pairs and halves take different columns of a table.
         how = (*order, of == rotary.PAIRS)
         return self.feed(table, "half", make, (b * s, width // 2), "float32", differentiable=False, user=user, how=how)
 
     def _op_custom_vjp_call(self, var: Var, node: Node) -> Value:
         kind = node.name.removesuffix("_jaxpr").removesuffix("_call")
         function = custom_function(node.origin.equation) or "a function"
-        raise Unsupported(
-            node, f"{function} has a derivative of its own (jax.{kind}), which is not imported", always=True
-        )
+        raise Unsupported(node, f"{function} has a custom derivative (jax.{kind}), which is not imported", always=True)
 
     _op_custom_vjp_call_jaxpr = _op_custom_jvp_call = _op_custom_vjp_call
 
 
 _HINTS = {
     "while": "; write the loop in Python",
-    "cond": "; decide outside of the function",
-    "erf": " but in gelu, x * 0.5 * (1 + erf(x * sqrt(0.5)))",
-    "erfc": " but in gelu, x * 0.5 * erfc(-x * sqrt(0.5))",
-    "stop_gradient": "; take it of an argument, outside of the function",
-    "reduce_sum": " by itself; means over rows are part of norms and of the cross entropy",
-    "reduce_max": " by itself",
-    "log": " by itself; the mean cross entropy of all rows has one",
-    "concatenate": "; a product for each part, and their sum, is the same",
+    "cond": "; evaluate the condition outside of the function",
+    "erf": " except in gelu, x * 0.5 * (1 + erf(x * sqrt(0.5)))",
+    "erfc": " except in gelu, x * 0.5 * erfc(-x * sqrt(0.5))",
+    "stop_gradient": "; apply it to an argument, outside of the function",
+    "reduce_sum": " except in means over rows, in norms and in the cross entropy",
+    "reduce_max": " except in a softmax",
+    "log": " except in the mean cross entropy of rows",
+    "concatenate": "; the sum of one GEMM for each part is equal to a GEMM of the concatenated operands",
 }
 
 
 def boundary(var: Var, is_light: Callable[[Atom], bool]) -> list[Var]:
-    """The floating-point values below an integer one, that more than views are between them and arguments."""
+    """The floating-point values that an integer value is computed from, and that JAX does not compute from arguments.
+
+    is_light: whether JAX computes a value from arguments.
+    """
     found: list[Var] = []
     seen, stack = set(), [var]
     while stack:

@@ -42,13 +42,13 @@ class Options(NamedTuple):
     pipeline: tuple[tuple[str, Any], ...] = ()
 
     def text(self, platform: str) -> str:
-        """The option string of the pipeline, on a platform."""
+        """The option string of the pipeline for a platform, "cpu" or "cuda"."""
         target = self.target or ("reference" if platform == "cpu" else None)
         return pipeline_text(self.recipe, self.backward_override, target, self.strict, **dict(self.pipeline))
 
 
 def platform_of(values: Sequence[Any], platform: str | None = None) -> tuple[str, int]:
-    """("cpu" or "cuda", number of the device) that `values` are on, or JAX's default."""
+    """("cpu" or "cuda", number of the device) of the arrays in `values`; JAX's default if there are none."""
     devices = set()
     for value in values:
         if isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer):

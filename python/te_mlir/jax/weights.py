@@ -1,4 +1,4 @@
-"""Weights of linear layers, parts of these, tables and indices of embeddings, as JAX passes them to a call."""
+"""Passes weights of linear layers, columns of these, and tables and indices of embeddings to a compiled function."""
 
 from __future__ import annotations
 
@@ -45,9 +45,12 @@ class Weights(Arguments):
     def _moved(
         self, atom: Atom, user: Node, rows: Sequence[int], columns: Sequence[int], key: str
     ) -> build.Value | None:
-        """The matrix as an argument that JAX transposes before the call; None if the matrix is computed, or stored as it is."""
+        """The matrix as an argument that JAX transposes before the call.
+
+        None if the matrix is computed in the call, or is stored in the argument in this order.
+        """
         order = [*rows, *columns]
-        # Do not feed the value before this is known: an argument that nothing reads would remain.
+        # Check this before feeding the value, because an argument cannot be removed if nothing reads it.
         if not self.is_light(atom) or self.is_stored(atom, order):
             return None
         shape = [math.prod(atom.shape[a] for a in axes) for axes in (rows, columns)]
@@ -70,7 +73,7 @@ class Weights(Arguments):
         order: the axes of `atom` for each axis of the matrix or vector, whose axis `axis` has the columns.
         """
         inner, types = atom, []
-        # Casts are emitted, so that te can save them.
+        # Casts are emitted instead of computed by JAX, so that the compiler can save their results.
         while isinstance(inner, Var) and inner.node is not None and inner.node.name == "convert_element_type":
             types.append(inner.dtype)
             inner = inner.node.inputs[0]
@@ -107,7 +110,7 @@ class Weights(Arguments):
         while is_view(base) and base.node is not None and isinstance(base.node.inputs[0], Var):
             base = base.node.inputs[0]
         found = self.linear_of(base) if not self.is_made(base) else None
-        # A weight that is computed is not cut.
+        # The columns of a weight that is computed in the call cannot be taken before it.
         if found is None or not self.is_light(found.w.atom):
             return None
         place = base, found.layout, found.rows, found.columns

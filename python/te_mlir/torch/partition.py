@@ -84,7 +84,7 @@ def _lost(node: Node, kept: set[str]) -> str | None:
         if name in _INLINED or name in kept:
             return None
         what = {
-            "autograd_function_apply": "a torch.autograd.Function has a backward of its own, which is not imported",
+            "autograd_function_apply": "a torch.autograd.Function has a custom backward, which is not imported",
             "register_hook": "'Tensor.register_hook' is not imported",
         }
         return what.get(name, f"the higher-order op '{name}' is not imported")
