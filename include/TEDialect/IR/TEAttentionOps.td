@@ -13,15 +13,16 @@ def TE_RopeOp
          TE_Saves<["cos", "sin"], "getInverse()">]> {
   let summary = "rotate pairs of elements by the position of their token";
   let description = [{
-    Rotary position embedding. `x` is `[tokens, heads * head_dim]`, `cos` and
-    `sin` are `[sequence, rotary_dim / 2]`; token `t` uses their row
-    `t mod sequence`. In each head, pair `i < rotary_dim / 2` becomes
-    `(a cos[i] - b sin[i], b cos[i] + a sin[i])`, every operation in f32, the
-    result rounded once. With style `half` pair `i` is elements `i` and
-    `i + rotary_dim / 2`, with `interleaved` elements `2i` and `2i + 1`. Elements
-    from `rotary_dim` on are copied. `inverse` negates `sin`; that is the
-    gradient. The tables are operands, so that they are the same bits on every
-    backend; they count as constants: their gradient is zero.
+    Computes the rotary position embedding. Token `t` uses row `t mod sequence`
+    of `cos` and `sin`. In each head, the pair `(a, b)` with the number
+    `i < rotary_dim / 2` becomes
+    `(a cos[i] - b sin[i], b cos[i] + a sin[i])`. Every operation is in f32, and
+    the result is rounded once. With the style `half`, pair `i` consists of the
+    elements `i` and `i + rotary_dim / 2`; with `interleaved`, of `2i` and
+    `2i + 1`. Elements from `rotary_dim` on are copied. `inverse` negates `sin`,
+    which computes the gradient. The tables are operands so that they have the
+    same bits on every backend. They are treated as constants and have no
+    gradient.
 
     Constraints:
     1. (rope-c1) The columns of `x` are a multiple of `heads`, which is one or more.
@@ -47,7 +48,7 @@ def TE_RopeOp
   let hasVerifier = 1;
 }
 
-/// The attributes of attention, which its backward has, too.
+/// The attributes of attention and of its backward.
 defvar TE_AttentionAttrs = (ins
   I64Attr:$heads,
   I64Attr:$kv_heads,
@@ -59,9 +60,9 @@ defvar TE_AttentionAttrs = (ins
   DefaultValuedAttr<BoolAttr, "true">:$deterministic);
 
 defvar TE_AttentionMethods = [{
-    /// `scale`, or its default.
+    /// The value of `scale`, or its default.
     ::llvm::APFloat getScaleOrDefault();
-    /// How many positions before itself one sees; -1: all of them.
+    /// The number of earlier positions that a position attends to; -1 for all.
     int64_t getWindowLeft() {
       return getWindowSize() ? (*getWindowSize())[0] : -1;
     }
@@ -73,31 +74,39 @@ def TE_AttentionOp
                   (axes "t c":$q, "t d":$k, "t d":$v), (axes "t c":$o),
                   (axes "t c":$q, "t d":$k, "t ~d":$v), (axes "t ~c":$o)>,
         [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
-  let summary = "softmax attention of every head over its sequence";
+  let summary = "compute softmax attention";
   let description = [{
-    `q` is `[tokens, heads * head_dim]`, `k` `[tokens, kv_heads * head_dim]`, `v`
-    `[tokens, kv_heads * value_dim]` and `o` `[tokens, heads * value_dim]`. If the
-    types of `v` and `o` are not written, they are those of `k` and `q`. Tokens
-    are whole sequences of `sequence`, which do not attend to each other. Head `h` reads the key-value head
-    `h / (heads / kv_heads)`. For positions `i`, `j` of one sequence:
+    `q` is `[tokens, heads * head_dim]`, `k` is `[tokens, kv_heads * head_dim]`,
+    `v` is `[tokens, kv_heads * value_dim]` and `o` is
+    `[tokens, heads * value_dim]`. If the types of `v` and `o` are not written,
+    they are those of `k` and `q`. The tokens are consecutive sequences of
+    `sequence` tokens, which do not attend to each other. Head `h` reads the
+    key-value head `h / (heads / kv_heads)`. For positions `i`, `j` of one
+    sequence:
 
     `s[i, j] = scale * <q[i], k[j]>`,
     `lse[i] = log(sum_j exp(s[i, j]))`,
     `o[i] = sum_j exp(s[i, j] - lse[i]) v[j]`,
 
-    over all `j`, or `j <= i` when `causal`; in f32, `o` rounded once.
-    `window_size = [left, 0]` keeps only `i - left <= j`: a position sees itself and
-    the `left` positions before it. `scale` is `1 / sqrt(head_dim)` by default. With `softcap` scores are, before they are masked,
-    `s[i, j] = softcap tanh(scale <q[i], k[j]> / softcap)`, every operation in
-    f32: between `-softcap` and `softcap`. With `sinks`, an attention sink for
-    each head, the softmax denominator has an extra logit that is never masked and
-    has no value row: `lse[i] = log(exp(sinks[h]) + sum_j exp(s[i, j]))`. Zeros
-    give the off-by-one softmax. `lse`, of shape
-    `[tokens / sequence * heads * sequence]` in that order, is a result when the
-    backward needs it. The backends differ in the last bits: see the page on
-    numerics. With `deterministic = false` the gradients may have other bits every
-    time; on `cuda` that saves memory, which otherwise grows with
-    `heads * tokens * sequence`.
+    over all `j`, or over `j <= i` with `causal`. The arithmetic is in f32, and
+    `o` is rounded once. The backends differ in the last bits; see the page on
+    numerics. `scale` is `1 / sqrt(head_dim)` by default.
+
+    * `window_size = [left, 0]` also requires `i - left <= j`: a position attends
+      to itself and to the `left` positions before it.
+    * `softcap` bounds scores before they are masked:
+      `s[i, j] = softcap tanh(scale <q[i], k[j]> / softcap)`, with every operation
+      in f32.
+    * `sinks` are attention sinks, one for each head: an extra logit in the
+      softmax denominator that is never masked and has no value row,
+      `lse[i] = log(exp(sinks[h]) + sum_j exp(s[i, j]))`. Zeros give the
+      off-by-one softmax.
+    * With `deterministic = false`, the gradients may have different bits in every
+      run. On `cuda`, this saves memory that grows with
+      `heads * tokens * sequence`.
+
+    `lse` is a result if the backward needs it. Its elements are in the order
+    `[tokens / sequence, heads, sequence]`.
 
     Constraints:
     1. (attention-c1) The columns of `q` are a multiple of `heads`, which is one or more.
@@ -129,7 +138,7 @@ def TE_AttentionOp
     Arg<TE_HPMatrix, "[tokens, heads * head_dim]">:$q,
     Arg<TE_HPMatrix, "[tokens, kv_heads * head_dim]">:$k,
     Arg<TE_HPMatrix, "[tokens, kv_heads * value_dim]">:$v,
-    Arg<Optional<TE_F32Vector>, "a score of each head beside those of keys">:$sinks), TE_AttentionAttrs);
+    Arg<Optional<TE_F32Vector>, "an extra logit of each head [heads]">:$sinks), TE_AttentionAttrs);
   let results = (outs Res<TE_HPMatrix, "[tokens, heads * value_dim]">:$o,
                       Res<Optional<TE_F32Vector>, "[tokens * heads]">:$lse);
   let assemblyFormat = [{
@@ -150,22 +159,22 @@ def TE_AttentionBackwardOp
         /*saved=*/["q", "k", "v", "o", "lse"],
         [AllTypesMatch<["q", "dq"]>, AllTypesMatch<["k", "dk"]>,
          AllTypesMatch<["v", "dv"]>, AllTypesMatch<["dout", "o"]>]> {
-  let summary = "gradients of attention";
+  let summary = "compute the gradients of attention";
   let description = [{
-    With `p[i, j] = exp(s[i, j] - lse[i])`, 0 if `i` does not see `j`, and
-    `ds[i, j] = p[i, j] (<do[i], v[j]> - <do[i], o[i]>)`, with `softcap` times
-    `1 - t²`, `t = tanh(scale <q[i], k[j]> / softcap)`:
+    Let `p[i, j] = exp(s[i, j] - lse[i])`, or 0 if `i` does not attend to `j`, and
+    `ds[i, j] = p[i, j] (<do[i], v[j]> - <do[i], o[i]>)`. With `softcap`, `ds` is
+    multiplied by `1 - t²`, where `t = tanh(scale <q[i], k[j]> / softcap)`. Then:
 
     `dq[i] = scale * sum_j ds[i, j] k[j]`,
     `dk[j] = scale * sum_i ds[i, j] q[i]`,
     `dv[j] = sum_i p[i, j] do[i]`,
 
-    the last two summed over the heads that read the key-value head, too; in
-    f32, each rounded once. `lse` includes the sinks; te.attention_sink_grad computes
-    their gradient.
+    `dk` and `dv` are also summed over the heads that read the key-value head.
+    The arithmetic is in f32, and each result is rounded once. `lse` includes the
+    sinks, whose gradient te.attention_sink_grad computes.
 
     Constraints:
-    1. (attention_backward-c1) The operands and attributes fit each other as those of `te.attention`.
+    1. (attention_backward-c1) The operands and attributes meet the constraints of `te.attention`.
 
     Example:
 
@@ -199,13 +208,14 @@ def TE_AttentionSinkGradOp
         /*saved=*/["o", "lse", "sinks"],
         [AllTypesMatch<["dout", "o"]>,
                                         AllTypesMatch<["sinks", "dsinks"]>]> {
-  let summary = "gradient of the sinks of attention";
+  let summary = "compute the gradient of the sinks of attention";
   let description = [{
-    `dsinks[h] = -sum_i exp(sinks[h] - lse[i]) <do[i], o[i]>` over all tokens of
-    head `h`, in f32; the same bits on every backend and every time.
+    `dsinks[h] = -sum_i exp(sinks[h] - lse[i]) <do[i], o[i]>` in f32, where the
+    sum is over all tokens. The result has the same bits on every backend and in
+    every run.
 
     Constraints:
-    1. (attention_sink_grad-c1) `sinks` is `[heads]`, one or more, which divide the columns of `o`.
+    1. (attention_sink_grad-c1) `sinks` is `[heads]`, where `heads` is one or more and divides the columns of `o`.
     2. (attention_sink_grad-c2) The rows of `o` are a multiple of `sequence`, which is one or more.
     3. (attention_sink_grad-c3) `lse` is `[tokens * heads]`.
 

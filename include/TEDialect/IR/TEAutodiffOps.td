@@ -13,9 +13,9 @@ def TE_VjpOp
         DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "call a function and pull cotangents back through it";
   let description = [{
-    Results are those of `callee(arguments)`, then the vector-Jacobian products
-    of the cotangents with the arguments listed in `wrt`, in that order.
-    `te-differentiate` replaces it with the forward and the backward, inline.
+    The results are those of `callee(arguments)`, followed by the vector-Jacobian
+    products of the cotangents with respect to the arguments listed in `wrt`.
+    `te-differentiate` replaces the op with the forward and the backward, inline.
 
     Constraints:
     1. (vjp-c1) `callee` is a function of this module whose inputs are the types of `arguments`.
@@ -49,9 +49,9 @@ def TE_ResidualOp
          TE_StoredFormOpInterface]> {
   let summary = "save a forward value for the backward";
   let description = [{
-    The identity. It marks the boundary of forward and backward, and only
-    through it can the backward read a value that is computed in the forward:
-    the residuals of a function are what is saved. Reports use `name`.
+    Returns its operand. The backward reads values of the forward only through
+    this op, so the residuals of a function are the values that are saved for the
+    backward. Reports use `name`.
 
     Constraints:
     1. (residual-c1) `name` is not empty.

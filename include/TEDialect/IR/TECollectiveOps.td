@@ -13,9 +13,9 @@ def TE_AllReduceOp
          DeclareOpInterfaceMethods<TE_CollectiveOpInterface>]> {
   let summary = "sum a tensor over the ranks of a group";
   let description = [{
-    `y = sum over ranks of x`, accumulated in f32 in the order of the ranks and
-    rounded once (`reference`; NCCL chooses its own order). Every rank has the
-    same `y`; its cotangent is the cotangent of each `x`.
+    `y` is the sum of `x` over the ranks. `reference` accumulates it in f32 in the
+    order of the ranks and rounds it once; NCCL chooses its own order. Every rank
+    gets the same `y`. The cotangent of `x` is that of `y`.
 
     Constraints:
     1. (all_reduce-c1) `te.groups` declares `group`.
@@ -38,25 +38,27 @@ def TE_AllGatherOp
         TE_NoAxes,
         [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>,
          DeclareOpInterfaceMethods<TE_CollectiveOpInterface>]> {
-  let summary = "put the parts of all ranks of a group together";
+  let summary = "concatenate the parts of all ranks of a group";
   let description = [{
     `y` is the `x` of every rank, concatenated along `axis` and cut to the size of
-    `y`: elements of the parts beyond that are padding, so parts may be uneven,
-    and the last ones may be only padding. Padding takes part in amaxes, so it has
-    to be zeros. For a scaled value, data and scales are gathered as bytes. `y`
-    has the per-tensor scale, or nv amax, of this rank, so all ranks must have the
-    same one (`te.amax_reduce`; `te-verify-collectives` checks that); then `y`
-    equals, bit for bit, the cast of the gathered tensor. The parts of a value
-    with `shard` are flat runs, of which only the data is gathered: every rank has
-    the scales of the whole. The gradient of a tensor is the te.reduce_scatter of
-    the cotangent.
+    `y`. The elements that are cut off are padding, so the last ranks may have
+    fewer elements or none. Padding must be zero, because it is read when an amax
+    is computed. The gradient of a tensor is the te.reduce_scatter of the
+    cotangent.
+
+    For a scaled value, data and scales are gathered as bytes. `y` has the
+    per-tensor scale, or nv amax, of this rank, so all ranks must have the same
+    one. te.amax_reduce ensures this, and `te-verify-collectives` checks it. `y`
+    then has the bits of the cast of the gathered tensor. Only the data of a value
+    with `shard` is gathered, because every rank has the scales of the whole
+    matrix.
 
     Constraints:
     1. (all_gather-c1) `te.groups` declares `group`.
     2. (all_gather-c2) `x` has the axis; for a scaled value it is 0.
-    3. (all_gather-c3) `y` has the type of `x`, except along `axis`, which is at least as long, and at most as many times longer as the group has ranks.
-    4. (all_gather-c4) a scaled value has no groups and is not swizzled, and blocks that run along the rows, or are square, end with the part, if it has no `shard`.
-    5. (all_gather-c5) for an `x` with `shard`, `y` is the whole, which the shards of all ranks cover.
+    3. (all_gather-c3) `y` has the type of `x`, except for the size of `axis`, which is at least that of `x` and at most that of `x` times the ranks of the group.
+    4. (all_gather-c4) a scaled value has no groups and is not swizzled; without `shard`, no block has rows of two parts.
+    5. (all_gather-c5) for an `x` with `shard`, `y` is the whole matrix, and the shards of all ranks cover it.
 
     Example:
 
@@ -85,8 +87,8 @@ def TE_AllGatherOp
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
-    /// Why parts of type `local` do not gather along axis 0 to the cast of the
-    /// gathered tensor; empty where they do.
+    /// Why gathering parts of type `local` along axis 0 does not give the cast of
+    /// the gathered tensor; empty if it does.
     static std::string refuseParts(ScaledType local);
   }];
 }
@@ -96,17 +98,17 @@ def TE_ReduceScatterOp
         TE_NoAxes,
         [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>,
          DeclareOpInterfaceMethods<TE_CollectiveOpInterface>]> {
-  let summary = "sum a tensor over a group and give each rank a part";
+  let summary = "sum a tensor over a group, and return a part to each rank";
   let description = [{
-    Computes the sum of `x` over the ranks, as te.all_reduce does, and gives each
-    rank the part with its number along `axis`. Parts have one size; if they are
-    longer than `x` together, elements beyond its end are zeros. The gradient is
-    the te.all_gather of the cotangent.
+    Computes the sum of `x` over the ranks, as te.all_reduce does, and divides it
+    into equal parts along `axis`. Rank r gets part r. Elements of parts that are
+    beyond the end of `x` are zeros. The gradient is the te.all_gather of the
+    cotangent.
 
     Constraints:
     1. (reduce_scatter-c1) `te.groups` declares `group`.
     2. (reduce_scatter-c2) `x` has the axis.
-    3. (reduce_scatter-c3) `y` has the type of `x`, except along `axis`, which is at most as long and, times the ranks of the group, at least as long.
+    3. (reduce_scatter-c3) `y` has the type of `x`, except for the size of `axis`, which is at most that of `x` and, times the ranks of the group, at least that of `x`.
 
     Example:
 
@@ -130,33 +132,33 @@ def TE_AllToAllOp
          DeclareOpInterfaceMethods<TE_CollectiveOpInterface>]> {
   let summary = "exchange parts of a tensor between the ranks of a group";
   let description = [{
-    Every rank cuts its `x` along axis `split` into as many equal parts as the
-    group has ranks, and sends part r to rank r. `y` is the parts that it receives,
-    in the order of the sending ranks, concatenated along axis `concat`. The
-    gradient is the exchange with the two axes swapped.
+    Every rank divides its `x` along axis `split` into as many equal parts as the
+    group has ranks, and sends part r to rank r. `y` consists of the parts that a
+    rank receives, concatenated along axis `concat` in the order of the sending
+    ranks. The gradient is the exchange with the two axes swapped.
 
-    With `split = 0 concat = 1` rows by expert, `[experts, capacity, columns]` of
-    one rank's tokens, become those of one rank's experts,
-    `[experts / ranks, ranks * capacity, columns]` of all tokens
+    `split = 0 concat = 1` exchanges tokens between the ranks of a
+    mixture-of-experts layer. `[experts, capacity, columns]` with the tokens of one
+    rank becomes `[experts / ranks, ranks * capacity, columns]` with the tokens of
+    all ranks for the experts of one rank
     ([experts on several ranks](../guides/experts.md#experts-on-several-ranks)).
 
     For a scaled value, data and scales are exchanged as bytes, in one operation.
-    It is a matrix whose rows are `[groups, rows of a group]`: groups have one
-    size, and the types of `x` and `y`, or one of them, say how many there are.
-    Axes are those of `[groups, rows, columns]`, and columns are not exchanged;
-    without groups only rows are exchanged, with `split = 0 concat = 0`. If no
-    block spans rows of two parts, `y` equals, bit for bit, the cast of the
-    exchanged tensor. The result has the per-tensor scale, or nv amax, of this
-    rank, as for te.all_gather, and there is only one. A scaled value has no
-    gradient.
+    The rows of its matrix are those of groups of one size, and the type of `x`,
+    of `y`, or of both has the number of groups. Its axes are
+    `[groups, rows of a group, columns]`, of which the columns cannot be exchanged.
+    Without groups, only `split = 0 concat = 0` is possible. If no block has rows
+    of two parts, `y` has the bits of the cast of the exchanged tensor. `y` has
+    the per-tensor scale, or nv amax, of this rank, as for te.all_gather, and only
+    one. A scaled value has no gradient.
 
     Constraints:
     1. (all_to_all-c1) `te.groups` declares `group`.
     2. (all_to_all-c2) `x` has the axes `split` and `concat`; for a scaled value they are axes of rows.
-    3. (all_to_all-c3) the ranks of the group divide the size of `split`, and the groups of a scaled value its rows.
-    4. (all_to_all-c4) `y` has the type of `x`, except along `split`, which is as many times shorter as the group has ranks, and `concat`, which is as many times longer; a scaled value has other groups instead.
-    5. (all_to_all-c5) a scaled value is not a stack and not swizzled, and has one per-tensor scale, or nv amax, only without groups.
-    6. (all_to_all-c6) rows of a scaled value that travel together are a multiple of the rows of a block, and all rows one of what rows of scales are padded to.
+    3. (all_to_all-c3) the number of ranks divides the size of `split`, and the number of groups of a scaled value divides its rows.
+    4. (all_to_all-c4) `y` has the type of `x`, except that the size of `split` is divided by the number of ranks and that of `concat` is multiplied by it; for a scaled value, the numbers of groups differ instead.
+    5. (all_to_all-c5) a scaled value is not a stack and not swizzled, and has a per-tensor scale, or nv amax, only without groups.
+    6. (all_to_all-c6) the rows of a scaled value that are sent together are a multiple of the rows of a block, and all rows are a multiple of the size to which rows of scales are padded.
 
     Example:
 
@@ -179,11 +181,12 @@ def TE_AllToAllOp
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
-    /// Why runs of `run` rows of a value of type `scaled` are not exchanged by
-    /// themselves; empty where they are.
+    /// Why runs of `run` rows of a value of type `scaled` cannot be exchanged
+    /// separately; empty if they can.
     static std::string refuseRuns(ScaledType scaled, int64_t run);
-    /// The groups that the rows of a scaled `x` are cut into, and the rows that
-    /// travel together. Without any groups, one for each rank.
+    /// The number of groups that the rows of a scaled `x` are divided into (one
+    /// for each rank if the types have no groups), and the number of rows that
+    /// are sent together.
     int64_t getSentGroups();
     int64_t getRunRows();
   }];
@@ -193,11 +196,11 @@ def TE_RankOp
     : TE_PureOp<"rank",
         TE_NoAxes,
         [DeclareOpInterfaceMethods<TE_CollectiveOpInterface>]> {
-  let summary = "number of this rank in a group";
+  let summary = "get the number of this rank in a group";
   let description = [{
-    From 0 to one less than the number of ranks of the group. The op is for
-    programs that `te-verify-collectives` compares over ranks; a compiled step is
-    the same on every rank and does not contain it.
+    The result is from 0 to one less than the number of ranks of the group. The
+    op is for programs that `te-verify-collectives` compares over ranks. A
+    compiled step is the same on every rank, so it does not contain the op.
 
     Constraints:
     1. (rank-c1) `te.groups` declares `group`.
@@ -221,8 +224,8 @@ def TE_BiasAddOp
         DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
   let summary = "add a vector to each row";
   let description = [{
-    `y[i, j] = x[i, j] + bias[j]` in f32, rounded once: the bias of a layer
-    whose GEMM is first summed over a group.
+    `y[i, j] = x[i, j] + bias[j]` in f32, rounded once. A row-parallel layer adds
+    its bias with this op, after its GEMM was summed over the group.
 
     Constraints:
     1. (bias_add-c1) `bias` is `[columns]`, of the element type of `x`.

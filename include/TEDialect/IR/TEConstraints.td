@@ -26,13 +26,13 @@ def TE_F32Scalar
 def TE_F32Vector : 1DTensorOf<[F32]>;
 def TE_F32Matrix : 2DTensorOf<[F32]>;
 def TE_F32Tensor : StaticShapeTensorOf<[F32]>;
-/// A scaled value that is not one rank's part of a flat run.
+/// A scaled value that is not the shard of one rank.
 def TE_WholeScaled
     : Type<And<[TE_ScaledType.predicate,
                 CPred<"!::llvm::cast<::mlir::te::ScaledType>($_self).isShard()">]>,
            "a scaled value without 'shard', which te.all_gather puts together",
            "::mlir::te::ScaledType">;
-/// What each of the casts makes: of a matrix or a stack, a flat run, or groups.
+// The results of the three casts: of a matrix or stack, of a shard, of groups.
 def TE_MatrixScaled
     : Type<And<[TE_WholeScaled.predicate,
                 CPred<"!::llvm::cast<::mlir::te::ScaledType>($_self).isGrouped()">]>,
@@ -53,10 +53,10 @@ def TE_RngState
            "1D tensor of 2 32-bit signless integer values",
            "::mlir::RankedTensorType">,
       BuildableType<"::mlir::RankedTensorType::get({2}, $_builder.getI32Type())">;
-/// Rows of counts, one for each check.
+/// The counts of te.count_nonfinite, with one row for each check.
 def TE_CountMatrix : 2DTensorOf<[I32]>;
 def TE_IdVector : 1DTensorOf<[I32]>;
-/// The number of rows of each group, a value of the step.
+/// The number of rows of each group, which a step computes or takes.
 def TE_GroupSizes
     : ConfinedType<1DTensorOf<[I32]>, [],
                    "sizes of groups, a 1-D tensor of i32 (cast those of i64 before the step takes them)">;
@@ -68,7 +68,7 @@ class TE_Op<string mnemonic, list<Trait> traits = []>
 class TE_PureOp<string mnemonic, Trait axes, list<Trait> traits = []>
     : TE_Op<mnemonic, [Pure, axes] # traits>;
 
-/// An op of the backward, which reads the operands `saved` of the forward.
+/// An op of the backward. The operands `saved` are values of the forward.
 class TE_BackwardOp<string mnemonic, Trait axes, list<string> saved,
                     list<Trait> traits = []>
     : TE_PureOp<mnemonic, axes, [TE_Saves<saved>] # traits>;

@@ -10,31 +10,34 @@ def TE_Dialect : Dialect {
   let cppNamespace = "::mlir::te";
   let summary = "Quantised training graphs on tensors";
   let description = [{
-    `te` says what a quantised training step computes. Everything that other
-    stacks keep in side tables is a value or an attribute here: scales and
-    quantised copies are SSA values, recipes are attributes, process groups are
-    operands of the ops that use them. A quantised value's type names its
-    element type, how scales are shared, and the axis it may be contracted
-    along, so a matmul on the wrong copy does not verify.
+    `te` describes what a quantised training step computes. Scales and quantised
+    copies are SSA values, recipes are attributes, and ops that communicate name
+    their process group. The type of a quantised value has its element type, how
+    scales are shared, and the axis along which the value may be contracted. A
+    matmul of the wrong copy therefore does not verify.
 
-    Frontends emit the layer ops (`te.linear`, `te.rms_norm`, ...); the passes
-    of `lib/Transforms` derive the backward, insert casts as the recipe says,
+    Frontends emit the layer ops (`te.linear`, `te.rms_norm`, ...). The passes of
+    `lib/Transforms` derive the backward, insert casts as the recipe specifies,
     and lower to `tert`.
 
-    Function arguments and results may carry `te.name = "..."` (their name in
-    files and reports; a result with the name of an argument is that
-    argument's next state and is written in place). Arguments may also carry
-    `te.weight` (a parameter) and `te.init = 0.0 : f32` (the value of every element
-    if a run gives none, such as the first value of a state), and a parameter
-    `te.overwrite_main_grad` (its gradient is never added up). Results that passes
-    added for debugging carry `te.probe = [...]`, which describes each element of a
-    vector, or row of a matrix.
+    Arguments and results of functions may have these attributes:
 
-    A module that runs on several ranks declares their groups once, as
-    `te.groups`; there is no default group. Every type is that of one rank's
-    part. `te.sharding` says along which axes an argument or result is a part; a
+    * `te.name = "..."`: the name in files and reports. A result with the name of
+      an argument is the next state of that argument and is written in place.
+    * `te.weight` (arguments): the argument is a parameter.
+    * `te.init = 0.0 : f32` (arguments): the value of every element if a run does
+      not pass the argument, such as the first value of a state.
+    * `te.overwrite_main_grad` (parameters): the gradient is not accumulated over
+      micro-batches.
+    * `te.probe = [...]` (results that passes add for debugging): describes each
+      element of the vector, or each row of the matrix.
+
+    A module that runs on several ranks declares their groups in `te.groups`;
+    there is no default group. Every type is that of one rank's part.
+    `te.sharding` names the axes along which an argument or result is split; a
     tensor without it is the same on every rank of every group. If modules for
-    different ranks are nested in one, `te.ranks` says which ranks run each.
+    different ranks are nested in one module, `te.ranks` lists the ranks that run
+    each of them.
 
     ```mlir
     module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>]} {
@@ -44,13 +47,13 @@ def TE_Dialect : Dialect {
 
     Constraints:
     1. (init-c1) `te.init` is a float or a splat.
-    2. (init-c2) the argument of a `te.init` is a ranked tensor of floats or integers, and has the type of a splat.
+    2. (init-c2) an argument with `te.init` is a ranked tensor of floats or integers, and has the type of a splat.
     3. (probe-c1) `te.probe` is an array with an entry for each element or row of its result.
-    4. (init-c3) `te.init` of a scaled value is NaN: there is nothing to start from, and what reads it is NaN too.
+    4. (init-c3) `te.init` of a scaled value is NaN, because a scaled value has no initial value; results computed from it are NaN.
     5. (groups-c1) `te.groups` is on a module, an array of `#te.group`.
     6. (groups-c2) groups have different ids and names, and groups of one axis one size.
     7. (sharding-c1) `te.sharding` is an array of `#te.shard`, on a tensor or a scaled value.
-    8. (sharding-c2) its groups are declared, each named once at most, and its axes are those of the type.
+    8. (sharding-c2) its groups are declared and named at most once, and its axes are axes of the type.
     9. (ranks-c1) `te.ranks` is on a module, an array of different ranks of the mesh.
   }];
   let dependentDialects = [

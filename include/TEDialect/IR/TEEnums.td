@@ -31,7 +31,7 @@ def TE_Scheme : TE_I32Enum<"Scheme", "how a scaled value shares its scales", [
   I32EnumAttrCase<"Nv16x16", 6, "nv_16x16">
 ]>;
 
-// What a scaled type says beyond its scheme, in the order it is printed.
+// The keywords of a scaled type after its scheme, in the order of printing.
 def TE_ScaleVariant
     : I32BitEnumAttr<"ScaleVariant", "variant of a scheme", [
   I32BitEnumAttrCaseNone<"None", "none">,
@@ -90,10 +90,10 @@ def TE_ActivationKindAttr
 
 // Values equal the `interleaved` parameter of the runtime's rope.
 def TE_RopeStyle
-    : TE_I32Enum<"RopeStyle", "which elements of a head are turned together", [
-  // The first half and the second.
+    : TE_I32Enum<"RopeStyle", "the elements of a head that form a pair", [
+  // An element of the first half and one of the second half.
   I32EnumAttrCase<"Half", 0, "half">,
-  // Neighbours.
+  // Two neighbours.
   I32EnumAttrCase<"Interleaved", 1, "interleaved">
 ]>;
 def TE_RopeStyleAttr : EnumAttr<TE_Dialect, TE_RopeStyle, "rope_style"> {
@@ -102,7 +102,7 @@ def TE_RopeStyleAttr : EnumAttr<TE_Dialect, TE_RopeStyle, "rope_style"> {
 
 // Values equal te_rt_amax_algorithm.
 def TE_AmaxAlgorithm
-    : TE_I32Enum<"AmaxAlgorithm", "what a history of amaxes counts for", [
+    : TE_I32Enum<"AmaxAlgorithm", "the amax of a history that determines the scale", [
   // Its largest amax.
   I32EnumAttrCase<"Max", 0, "max">,
   // Its newest amax.
@@ -116,11 +116,11 @@ def TE_AmaxAlgorithmAttr
 def TE_RecipeKind : TE_I32Enum<"RecipeKind", "quantisation recipe", [
   // No quantisation.
   I32EnumAttrCase<"HighPrecision", 0, "high_precision">,
-  // Per-tensor FP8; every scale from the tensor's own amax.
+  // Per-tensor FP8. A scale is computed from the tensor's own amax.
   I32EnumAttrCase<"Float8CurrentScaling", 1, "float8_current_scaling">,
   // FP8 with one scale per 1x128 or 128x128 block.
   I32EnumAttrCase<"Float8BlockScaling", 2, "float8_block_scaling">,
-  // Per-tensor FP8; every scale from the amaxes of earlier steps.
+  // Per-tensor FP8. A scale is computed from the amaxes of earlier steps.
   I32EnumAttrCase<"DelayedScaling", 3, "delayed_scaling">,
   // FP8 with one E8M0 scale per 1x32 or 32x32 block.
   I32EnumAttrCase<"MxFp8BlockScaling", 4, "mxfp8_block_scaling">,
@@ -140,19 +140,19 @@ def TE_TensorSelection
 
 // Values equal the `four_over_six` parameter of the runtime's quantize_nvfp4.
 def TE_FourOverSix
-    : TE_I32Enum<"FourOverSix", "whether FP4 blocks may scale to 4", [
-  // Every block's amax maps to 6.
+    : TE_I32Enum<"FourOverSix", "the rule by which FP4 blocks map their amax to 4 or 6", [
+  // The amax of every block maps to 6.
   I32EnumAttrCase<"Off", 0, "off">,
-  // To 4 or 6, whichever has the smaller sum of absolute errors.
+  // It maps to 4 or 6, whichever has the smaller sum of absolute errors.
   I32EnumAttrCase<"Mae", 1, "mae">,
-  // To 4 or 6, whichever has the smaller sum of squared errors.
+  // It maps to 4 or 6, whichever has the smaller sum of squared errors.
   I32EnumAttrCase<"Mse", 2, "mse">
 ]>;
 def TE_FourOverSixAttr : EnumAttr<TE_Dialect, TE_FourOverSix, "four_over_six"> {
   let assemblyFormat = "`<` $value `>`";
 }
 
-def TE_CastSource : TE_I32Enum<"CastSource", "what a column cast reads", [
+def TE_CastSource : TE_I32Enum<"CastSource", "the source of a column cast", [
   // The tensor itself.
   I32EnumAttrCase<"Original", 0, "original">,
   // The tensor's row cast, dequantised.
@@ -161,11 +161,11 @@ def TE_CastSource : TE_I32Enum<"CastSource", "what a column cast reads", [
 
 def TE_BackwardOverride
     : TE_I32Enum<"BackwardOverride", "precision of the backward GEMMs", [
-  // Backward as the recipe says.
+  // The recipe determines the precision.
   I32EnumAttrCase<"None", 0, "none">,
-  // Backward GEMMs on the original operands.
+  // Backward GEMMs read the original operands.
   I32EnumAttrCase<"HighPrecision", 1, "high_precision">,
-  // Backward GEMMs on the dequantised operands of the forward.
+  // Backward GEMMs read the dequantised operands of the forward.
   I32EnumAttrCase<"Dequantized", 2, "dequantized">
 ]>;
 
@@ -177,8 +177,8 @@ def TE_Fp8Format : TE_I32Enum<"Fp8Format", "FP8 element types by direction", [
 ]>;
 
 // How a linear layer is split over the ranks of a group.
-def TE_ParallelMode : TE_I32Enum<"ParallelMode", "which axis of the weight is split", [
-  // Each rank has rows of the weight, and makes columns of the result.
+def TE_ParallelMode : TE_I32Enum<"ParallelMode", "the axis of the weight that is split", [
+  // Each rank has rows of the weight, and computes columns of the result.
   I32EnumAttrCase<"Column", 0, "column">,
   // Each rank has columns of the weight and of the input; results are summed.
   I32EnumAttrCase<"Row", 1, "row">

@@ -12,31 +12,31 @@ def TE_ScaledMatmulOp
   let summary = "multiply two scaled matrices along their contraction axes";
   let description = [{
     `out[i, j] = sum_k A[i, k] B[j, k] (+ bias[j]) (+ accumulate[i, j])`, where
-    `i` and `j` run over the other axis of `a` and `b`, and `k` over the axis along
-    which each type says it may be contracted. Dequantised elements are multiplied
-    and accumulated in f32; `fast_accumulation` allows the tensor core's shorter
-    accumulator.
+    `k` runs over the contraction axes in the types of `a` and `b`, and `i` and `j`
+    over their other axes. Dequantised elements are multiplied and accumulated in
+    f32. `fast_accumulation` allows the tensor core's shorter accumulator.
 
-    With `contract = [p, q]` axis `p` of `a` is contracted with axis `q` of `b`,
-    whatever axes they were made for: a per-tensor scale is valid for any axis, and
-    the tensor cores of sm_100 read 8-bit operands in any layout.
+    With `contract = [p, q]`, axis `p` of `a` is contracted with axis `q` of `b`,
+    independent of the axes in their types. This is possible because a per-tensor
+    scale is valid for any axis, and the tensor cores of sm_100 read 8-bit operands
+    in any layout.
 
-    One table says which schemes, element types, results and sizes each target
-    supports: [what runs where](support.md).
+    [What runs where](support.md) lists the schemes, element types, results and
+    sizes that each target supports.
 
     Constraints:
     1. (scaled_matmul-c1) `a` and `b` agree on the contracted size.
     2. (scaled_matmul-c2) the result is `[outer(a), outer(b)]`.
     3. (scaled_matmul-c3) the schemes of `a` and `b` are a pair that some target multiplies.
-    4. (scaled_matmul-c4) their element types are such a pair, too.
-    5. (scaled_matmul-c5) `fast_accumulation` only if the pair has it.
-    6. (scaled_matmul-c6) the contracted size is a multiple of what the pair needs.
-    7. (scaled_matmul-c7) the rows and the columns of the result are multiples of what the pair needs.
-    8. (scaled_matmul-c8) the result has a type that the pair has, also with `bias` if there is a bias; `bias` is `[outer(b)]` in bf16; `accumulate` has the result's type.
+    4. (scaled_matmul-c4) their element types are a pair that some target multiplies.
+    5. (scaled_matmul-c5) `fast_accumulation` is only given if the pair of schemes supports it.
+    6. (scaled_matmul-c6) the contracted size is a multiple of the size that the pair requires.
+    7. (scaled_matmul-c7) the rows and the columns of the result are multiples of the sizes that the pair requires.
+    8. (scaled_matmul-c8) the result has a type that the pair supports, with `bias` if there is one; `bias` is `[outer(b)]` in bf16; `accumulate` has the result's type.
     9. (scaled_matmul-c9) both operands are `hadamard` or neither is.
     10. (scaled_matmul-c10) both operands are `swizzled` or neither is.
     11. (scaled_matmul-c11) `b` is not `row_scaled`.
-    12. (scaled_matmul-c12) `contract` has two axes, each 0 or 1; an operand that was made for the other axis is `per_tensor`, and the size of that axis is a multiple of what the pair needs of the contracted size.
+    12. (scaled_matmul-c12) `contract` has two axes, each 0 or 1; an operand whose type has the other axis is `per_tensor`, and the size of that axis is also a multiple of the size that the pair requires of a contracted axis.
 
     Example:
 
@@ -81,14 +81,14 @@ def TE_MatmulOp
   let summary = "multiply two high-precision matrices";
   let description = [{
     `out[i, j] = (alpha *) sum_k A[i, k] B[j, k] (+ bias[j])
-    (+ accumulate[i, j])` with f32 accumulation. `contract = [p, q]` contracts axis `p` of `a` with axis
-    `q` of `b`.
+    (+ accumulate[i, j])`, accumulated in f32. `contract = [p, q]` contracts axis
+    `p` of `a` with axis `q` of `b`.
 
     Constraints:
     1. (matmul-c1) `contract` has two axes, each 0 or 1.
     2. (matmul-c2) `a` and `b` agree on the contracted size and element type.
     3. (matmul-c3) the result is `[other axis of a, other axis of b]`.
-    4. (matmul-c4) `bias` is `[columns of the result]` of the operands' and the result's element type; `accumulate` has the result's type.
+    4. (matmul-c4) `bias` is `[columns of the result]`, and has the element type of the operands and of the result; `accumulate` has the result's type.
 
     Example:
 
@@ -105,7 +105,7 @@ def TE_MatmulOp
     Arg<Optional<TE_HPMatrix>, "added to the result">:$accumulate,
     DenseI64ArrayAttr:$contract);
   let results = (outs Res<TE_HPMatrix, "the product">:$out);
-  // Without an alpha.
+  // Builds an op without `alpha`.
   let builders = [OpBuilder<(ins "::mlir::Type":$out, "::mlir::Value":$a,
                                  "::mlir::Value":$b, "::mlir::Value":$bias,
                                  "::mlir::Value":$accumulate,
@@ -131,17 +131,17 @@ def TE_LinearOp
          DeclareOpInterfaceMethods<TE_CollectiveOpInterface>]> {
   let summary = "apply a linear layer";
   let description = [{
-    `y = x wᵀ (+ bias)`. With `parallel`, shapes are those of one rank, and `y` is this
-    rank's part of the result of the layer over all ranks. The recipe (`te.recipe`
-    on the op, function or module) decides how its GEMM and those of its backward
-    are quantised.
+    `y = x wᵀ (+ bias)`. The recipe (`te.recipe` of the op, function or module)
+    determines how its GEMM and those of its backward are quantised. With
+    `parallel`, the shapes are those of one rank, and `y` is this rank's part of
+    the result over all ranks.
 
-    With `transposed_weight`, `w` is `[K, N]`, as many models store it: `y = x w`.
-    GEMMs, casts and their bits are those of the other layout; only the weight and
-    its gradient are stored transposed.
+    With `transposed_weight`, `w` is `[K, N]`, as many models store it, and
+    `y = x w`. The GEMMs and casts are the same and have the same bits; only the
+    weight and its gradient are stored transposed.
 
     Constraints:
-    1. (linear-c1) `x` is `[M, K]`, `w` is `[N, K]`, the result `[M, N]`; with `sequence`, over P ranks, `column` has `x` `[M/P, K]` and `row` the result `[M/P, N]`.
+    1. (linear-c1) `x` is `[M, K]`, `w` is `[N, K]`, and the result is `[M, N]`; with `sequence` over P ranks, `x` of `column` is `[M/P, K]`, and the result of `row` is `[M/P, N]`.
     2. (linear-c2) `bias` is `[N]`.
     3. (linear-c3) all operands and the result have one element type.
     4. (linear-c4) `te.groups` declares the group of `parallel`.
@@ -184,16 +184,16 @@ def TE_LinearDgradOp
         (axes "m n":$dy, "n k":$w), (axes "m k":$dx)>,
         /*saved=*/["w"],
         [DeclareOpInterfaceMethods<TE_CollectiveOpInterface>]> {
-  let summary = "gradient of a linear layer with respect to its input";
+  let summary = "compute the gradient of a linear layer for its input";
   let description = [{
-    `dx = dy w`, or `dy wᵀ` with `transposed_weight`. Made by
-    `te-differentiate`, replaced in the quantise phase.
+    `dx = dy w`, or `dy wᵀ` with `transposed_weight`. `te-differentiate` creates the
+    op, and the quantise phase replaces it.
 
     Constraints:
-    1. (linear_dgrad-c1) `dy` is `[M, N]`, `w` is `[N, K]`, the result `[M, K]`; with `sequence`, a part of the rows as te.linear has it.
-    2. (linear_dgrad-c2) all have one element type.
+    1. (linear_dgrad-c1) `dy` is `[M, N]`, `w` is `[N, K]`, and the result is `[M, K]`; with `sequence`, rows are divided as in te.linear.
+    2. (linear_dgrad-c2) the operands and the result have one element type.
     3. (linear_dgrad-c3) `te.groups` declares the group of `parallel`.
-    4. (linear_dgrad-c4) as linear-c5.
+    4. (linear_dgrad-c4) linear-c5 applies.
 
     Example:
 
@@ -220,15 +220,16 @@ def TE_LinearWgradOp
         (axes "m n":$dy, "m k":$x, "n k":$accumulate), (axes "n k":$dw), sums = ["m"]>,
         /*saved=*/["x"],
         [DeclareOpInterfaceMethods<TE_CollectiveOpInterface>]> {
-  let summary = "gradient of a linear layer with respect to its weight";
+  let summary = "compute the gradient of a linear layer for its weight";
   let description = [{
-    `dw = dyᵀ x (+ accumulate)`, or `xᵀ dy` with `transposed_weight`, added in
-    the way of the recipe's GEMM (te.scaled_matmul, te.matmul). Made by
-    `te-differentiate`, replaced in the quantise phase.
+    `dw = dyᵀ x (+ accumulate)`, or `xᵀ dy (+ accumulate)` with
+    `transposed_weight`. The sum is added as in the recipe's GEMM (te.scaled_matmul
+    or te.matmul). `te-differentiate` creates the op, and the quantise phase
+    replaces it.
 
     Constraints:
-    1. (linear_wgrad-c1) `dy` is `[M, N]`, `x` is `[M, K]`, the result `[N, K]`; with `sequence`, a part of the rows as te.linear has it.
-    2. (linear_wgrad-c2) `dy` and `x` have one element type; the result has it too or is f32.
+    1. (linear_wgrad-c1) `dy` is `[M, N]`, `x` is `[M, K]`, and the result is `[N, K]`; with `sequence`, rows are divided as in te.linear.
+    2. (linear_wgrad-c2) `dy` and `x` have one element type; the result has the same type or is f32.
     3. (linear_wgrad-c3) `accumulate` has the result's type.
     4. (linear_wgrad-c4) `te.groups` declares the group of `parallel`.
     5. (linear_wgrad-c5) with `transposed_weight`, the result is `[K, N]`, and there is no `parallel`.
@@ -265,7 +266,7 @@ def TE_BiasGradOp
         /*saved=*/[]> {
   let summary = "sum a gradient over its rows";
   let description = [{
-    `db[j] = sum_i dy[i, j]`, accumulated in f32, rounded once.
+    `db[j] = sum_i dy[i, j]`, accumulated in f32 and rounded once.
 
     Constraints:
     1. (bias_grad-c1) the result is `[columns of dy]`.

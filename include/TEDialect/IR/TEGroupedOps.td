@@ -1,4 +1,4 @@
-//===- TEGroupedOps.td - products and layers of groups of rows ------------===//
+//===- TEGroupedOps.td - GEMMs and layers of groups of rows ---------------===//
 
 #ifndef TEDIALECT_IR_TEGROUPEDOPS_TD
 #define TEDIALECT_IR_TEGROUPEDOPS_TD
@@ -10,11 +10,11 @@ def TE_GroupedAmaxOp
         TE_Axes<(axes "m n":$x, "g":$group_sizes), (axes "g":$amax)>> {
   let summary = "compute the largest magnitude of each group of rows";
   let description = [{
-    `amax[g] = max |x|` over the rows of group `g`, as te.amax gives it. Group
+    `amax[g] = max |x|` over the rows of group `g`, computed as by te.amax. Group
     `g` has `group_sizes[g]` rows starting at `start_g`, where `start_0 = 0` and
     `start_{g+1}` is `start_g + group_sizes[g]`, rounded up to a multiple of
-    `alignment`. The sizes are values of the step. Rows that belong to no group are padding,
-    which is not read.
+    `alignment`. The sizes are read on the device. Rows that belong to no group are
+    padding, which is not read.
 
     Constraints:
     1. (grouped_amax-c1) `amax` has the shape of `group_sizes`.
@@ -46,8 +46,9 @@ def TE_ZeroPaddingOp
          TE_PadsWithZeros]> {
   let summary = "set the rows of no group to zero";
   let description = [{
-    `y = x` in the rows of the groups, 0 elsewhere. `te-insert-casts` puts it
-    before casts that read padding, unless the padding is known to be zero.
+    `y` is `x` in the rows of the groups, and 0 in other rows. `te-insert-casts`
+    inserts the op before casts that read padding, unless the padding is known to
+    be zero.
 
     Constraints:
     1. (zero_padding-c1) `alignment` is positive and divides the rows of `x`.
@@ -73,9 +74,9 @@ def TE_RoundGroupSizesOp
         [AllTypesMatch<["group_sizes", "rounded"]>]> {
   let summary = "round the sizes of groups up";
   let description = [{
-    `rounded[g]` is the smallest multiple of `multiple` that is not below
-    `group_sizes[g]`. te.hadamard mixes runs of 16 rows, so the groups of its
-    result end at multiples of 16.
+    `rounded[g]` is `group_sizes[g]`, rounded up to a multiple of `multiple`.
+    te.hadamard transforms runs of 16 rows, so the groups of its result have
+    multiples of 16 rows.
 
     Constraints:
     1. (round_group_sizes-c1) `multiple` is one or more.
@@ -97,17 +98,17 @@ def TE_GroupedScaledMatmulOp
     : TE_PureOp<"grouped_scaled_matmul",
         TE_Axes<(axes "g":$group_sizes, "g n":$bias), (axes "m n":$out)>,
         [TE_PadsWithZeros]> {
-  let summary = "multiply groups of scaled rows with a weight each";
+  let summary = "multiply each group of scaled rows by its own weight";
   let description = [{
-    For each group, its rows of `out` are te.scaled_matmul of its rows of `a` and
-    of `b[g]`, with `bias[g]`; other rows are zeros. The bits are those of a
-    te.scaled_matmul of only the rows of the group.
+    For each group, the rows of `out` are the te.scaled_matmul of the group's rows
+    of `a` and of `b[g]`, with `bias[g]`. Rows that belong to no group are zeros.
+    The bits are those of a te.scaled_matmul of only the rows of the group.
 
     Constraints:
-    1. (grouped_scaled_matmul-c1) `a` is made for axis 1 and has as many groups as `group_sizes` and as the stack `b`.
+    1. (grouped_scaled_matmul-c1) `a` is cast for axis 1 and has as many groups as `group_sizes` and as the stack `b`.
     2. (grouped_scaled_matmul-c2) `a` and `b` agree on the contracted size; the result is `[rows of a, outer(b)]`.
     3. (grouped_scaled_matmul-c3) te.scaled_matmul supports the GEMM: schemes, types, sizes, `fast_accumulation`, `bias`.
-    4. (grouped_scaled_matmul-c4) `alignment` divides the rows and is a multiple of what the schemes need ([what runs where](support.md)).
+    4. (grouped_scaled_matmul-c4) `alignment` divides the rows and is a multiple of the alignment that the schemes require ([what runs where](support.md)).
     5. (grouped_scaled_matmul-c5) `bias` is `[groups, outer(b)]` in bf16.
     6. (grouped_scaled_matmul-c6) both operands are `hadamard` or neither is; `b` is not `row_scaled`.
 
@@ -140,14 +141,15 @@ def TE_GroupedScaledWgradOp
         TE_Axes<(axes "g":$group_sizes, "g n k":$accumulate), (axes "g n k":$out)>> {
   let summary = "multiply two scaled matrices over the rows of each group";
   let description = [{
-    `out[g] = te.scaled_matmul` of the rows of group `g`, which it contracts
-    (`+ accumulate[g]`); an empty group gives zeros, or `accumulate[g]`.
+    `out[g]` is the te.scaled_matmul of `a` and `b`, contracted over the rows of
+    group `g` (`+ accumulate[g]`). For an empty group, it is zeros or
+    `accumulate[g]`.
 
     Constraints:
-    1. (grouped_scaled_wgrad-c1) `a` and `b` are made for axis 0, with the same number of rows and as many groups as `group_sizes`.
+    1. (grouped_scaled_wgrad-c1) `a` and `b` are cast for axis 0, with the same number of rows and as many groups as `group_sizes`.
     2. (grouped_scaled_wgrad-c2) the result is `[groups, columns of a, columns of b]`.
     3. (grouped_scaled_wgrad-c3) te.scaled_matmul supports the GEMM: schemes, types, sizes, `fast_accumulation`.
-    4. (grouped_scaled_wgrad-c4) `alignment` divides the rows and is a multiple of what the schemes need.
+    4. (grouped_scaled_wgrad-c4) `alignment` divides the rows and is a multiple of the alignment that the schemes require.
     5. (grouped_scaled_wgrad-c5) both operands are `hadamard` or neither is.
     6. (grouped_scaled_wgrad-c6) `accumulate` has the result's type.
 
@@ -181,16 +183,16 @@ def TE_GroupedMatmulOp
         (axes "m k":$a, "g n k":$b, "g":$group_sizes, "g":$alpha, "g n":$bias), (axes "m n":$out)>,
         [AttrSizedOperandSegments,
          TE_PadsWithZeros]> {
-  let summary = "multiply groups of high-precision rows with a weight each";
+  let summary = "multiply each group of high-precision rows by its own weight";
   let description = [{
-    For each group, its rows of `out` are te.matmul of its rows of `a`,
-    contracted along axis 1, and of `b[g]`, along axis `contract`, with
-    `alpha[g]` and `bias[g]`; other rows are zeros.
+    For each group, the rows of `out` are the te.matmul of the group's rows of `a`,
+    contracted along axis 1, and of `b[g]`, contracted along axis `contract`, with
+    `alpha[g]` and `bias[g]`. Rows that belong to no group are zeros.
 
     Constraints:
-    1. (grouped_matmul-c1) `b` is a stack of `group_sizes` matrices that agree with `a` on the contracted size; the result is `[rows of a, other axis of b]`; `contract` is 0 or 1.
-    2. (grouped_matmul-c2) `a` and `b` have one element type; the result has it too or is f32.
-    3. (grouped_matmul-c3) `alpha` is `[groups]`; `bias` is `[groups, columns of the result]` of the operands' and the result's element type.
+    1. (grouped_matmul-c1) `b` is a stack with a matrix for each group, which agree with `a` on the contracted size; the result is `[rows of a, other axis of b]`; `contract` is 0 or 1.
+    2. (grouped_matmul-c2) `a` and `b` have one element type; the result has the same type or is f32.
+    3. (grouped_matmul-c3) `alpha` is `[groups]`; `bias` is `[groups, columns of the result]`, and has the element type of the operands and of the result.
     4. (grouped_matmul-c4) `alignment` is positive and divides the rows.
 
     Example:
@@ -223,13 +225,13 @@ def TE_GroupedWgradOp
         [AttrSizedOperandSegments]> {
   let summary = "multiply two high-precision matrices over the rows of each group";
   let description = [{
-    `out[g]` is te.matmul of the rows of group `g`, which it contracts, with
-    `alpha[g]` (`+ accumulate[g]`); an empty group gives zeros, or
+    `out[g]` is the te.matmul of `a` and `b`, contracted over the rows of group `g`,
+    with `alpha[g]` (`+ accumulate[g]`). For an empty group, it is zeros or
     `accumulate[g]`.
 
     Constraints:
-    1. (grouped_wgrad-c1) `a` and `b` have as many rows; the result is `[groups, columns of a, columns of b]`.
-    2. (grouped_wgrad-c2) `a` and `b` have one element type; the result has it too or is f32; `alpha` is `[groups]`.
+    1. (grouped_wgrad-c1) `a` and `b` have the same number of rows; the result is `[groups, columns of a, columns of b]`.
+    2. (grouped_wgrad-c2) `a` and `b` have one element type; the result has the same type or is f32; `alpha` is `[groups]`.
     3. (grouped_wgrad-c3) `alignment` is positive and divides the rows.
     4. (grouped_wgrad-c4) `accumulate` has the result's type.
 
@@ -262,7 +264,8 @@ def TE_GroupedBiasGradOp
         /*saved=*/["group_sizes"]> {
   let summary = "sum a gradient over the rows of each group";
   let description = [{
-    `db[g]` is te.bias_grad of the rows of group `g`; zeros for an empty one.
+    `db[g]` is the te.bias_grad of the rows of group `g`, or zeros if the group is
+    empty.
 
     Constraints:
     1. (grouped_bias_grad-c1) the result is `[groups, columns of dy]`.
@@ -290,21 +293,22 @@ def TE_GroupedLinearOp
     : TE_PureOp<"grouped_linear",
         TE_Axes<(axes "m k":$x, "g n k":$w, "g":$group_sizes, "g n":$bias), (axes "m n":$y)>,
         [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
-  let summary = "apply a linear layer of its own to each group of rows";
+  let summary = "apply a separate linear layer to each group of rows";
   let description = [{
-    For each group (expert), its rows of `y` are te.linear of its rows of `x` and
-    of `w[g]`, with `bias[g]`. Groups are consecutive, and each starts at a multiple
-    of `alignment` (te.grouped_amax); rows that belong to no group become zeros.
-    The sizes are values of the step, so that a captured step can route tokens
-    freely; if they are a constant, `te-check-constraints` checks them.
+    For each group (expert), the rows of `y` are the te.linear of the group's rows
+    of `x` and of `w[g]`, with `bias[g]`. Groups are consecutive, and each starts at
+    a multiple of `alignment`, as for te.grouped_amax. Rows that belong to no group
+    become zeros. The sizes are read on the device, so that each replay of a
+    captured step may have others. If they are a constant, `te-check-constraints`
+    checks them.
 
-    The recipe decides how the GEMMs are quantised, with one scale, amax or state
-    for each group and tensor: a group has the bits of te.linear on only its rows,
-    padded with zero rows to the alignment. (Random bits of stochastic rounding
-    depend on the position in the whole matrix.)
+    The recipe determines how the GEMMs are quantised. Each group has its own scale,
+    amax or state for each tensor. A group therefore has the bits of a te.linear of
+    only its rows, padded with zero rows to the alignment. The random bits of
+    stochastic rounding, however, depend on the position in the whole matrix.
 
     Constraints:
-    1. (grouped_linear-c1) `x` is `[M, K]`, `w` is `[groups, N, K]`, `group_sizes` is `[groups]`, the result `[M, N]`.
+    1. (grouped_linear-c1) `x` is `[M, K]`, `w` is `[groups, N, K]`, `group_sizes` is `[groups]`, and the result is `[M, N]`.
     2. (grouped_linear-c2) `bias` is `[groups, N]`.
     3. (grouped_linear-c3) all operands except the sizes, and the result, have one element type.
     4. (grouped_linear-c4) `alignment` is positive and divides M.
@@ -334,14 +338,14 @@ def TE_GroupedLinearDgradOp
     : TE_BackwardOp<"grouped_linear_dgrad",
         TE_Axes<(axes "m n":$dy, "g n k":$w, "g":$group_sizes), (axes "m k":$dx)>,
         /*saved=*/["w", "group_sizes"]> {
-  let summary = "gradient of grouped linear layers with respect to their input";
+  let summary = "compute the gradient of grouped linear layers for their input";
   let description = [{
-    te.linear_dgrad of each group. Made by `te-differentiate`, replaced in the
-    quantise phase.
+    Computes te.linear_dgrad of each group. `te-differentiate` creates the op, and
+    the quantise phase replaces it.
 
     Constraints:
-    1. (grouped_linear_dgrad-c1) `dy` is `[M, N]`, `w` is `[groups, N, K]`, `group_sizes` is `[groups]`, the result `[M, K]`.
-    2. (grouped_linear_dgrad-c2) all have one element type.
+    1. (grouped_linear_dgrad-c1) `dy` is `[M, N]`, `w` is `[groups, N, K]`, `group_sizes` is `[groups]`, and the result is `[M, K]`.
+    2. (grouped_linear_dgrad-c2) `dy`, `w` and the result have one element type.
     3. (grouped_linear_dgrad-c3) `alignment` is positive and divides M.
 
     Example:
@@ -367,14 +371,14 @@ def TE_GroupedLinearWgradOp
     : TE_BackwardOp<"grouped_linear_wgrad",
         TE_Axes<(axes "m n":$dy, "m k":$x, "g":$group_sizes, "g n k":$accumulate), (axes "g n k":$dw), sums = ["m"]>,
         /*saved=*/["x", "group_sizes"]> {
-  let summary = "gradients of grouped linear layers with respect to their weights";
+  let summary = "compute the gradients of grouped linear layers for their weights";
   let description = [{
-    te.linear_wgrad of each group; zeros, or `accumulate[g]`, for an empty one.
-    Made by `te-differentiate`, replaced in the quantise phase.
+    Computes te.linear_wgrad of each group: zeros, or `accumulate[g]`, for an empty
+    group. `te-differentiate` creates the op, and the quantise phase replaces it.
 
     Constraints:
-    1. (grouped_linear_wgrad-c1) `dy` is `[M, N]`, `x` is `[M, K]`, `group_sizes` is `[groups]`, the result `[groups, N, K]`.
-    2. (grouped_linear_wgrad-c2) `dy` and `x` have one element type; the result has it too or is f32.
+    1. (grouped_linear_wgrad-c1) `dy` is `[M, N]`, `x` is `[M, K]`, `group_sizes` is `[groups]`, and the result is `[groups, N, K]`.
+    2. (grouped_linear_wgrad-c2) `dy` and `x` have one element type; the result has the same type or is f32.
     3. (grouped_linear_wgrad-c3) `alignment` is positive and divides M.
     4. (grouped_linear_wgrad-c4) `accumulate` has the result's type.
 

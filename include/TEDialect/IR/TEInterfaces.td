@@ -8,15 +8,16 @@ include "mlir/IR/OpBase.td"
 def TE_DifferentiableOpInterface : OpInterface<"DifferentiableOpInterface"> {
   let cppNamespace = "::mlir::te";
   let description = [{
-    An op that knows its reverse-mode derivative. `te-differentiate` visits ops
-    in reverse order and asks each one that has a cotangent on some result.
+    An op with a reverse-mode derivative. `te-differentiate` visits the ops in
+    reverse order and calls `differentiate` of each op of which a result has a
+    cotangent.
   }];
   let methods = [
     InterfaceMethod<[{
-        Adds to `adjoints` the cotangent of every operand that wants one, built
-        with `builder` (positioned in the backward part). Forward values are
-        reached only through `adjoints.residual`, so that what is saved for the
-        backward has a name.
+        Adds to `adjoints` the cotangent of every operand that needs one. Creates
+        ops with `builder`, whose insertion point is in the backward. Reads
+        forward values only through `adjoints.residual`, which gives a name to
+        each value that is saved for the backward.
       }],
       "::llvm::LogicalResult", "differentiate",
       (ins "::mlir::OpBuilder &":$builder,
@@ -27,15 +28,15 @@ def TE_DifferentiableOpInterface : OpInterface<"DifferentiableOpInterface"> {
 def TE_SkippableOpInterface : OpInterface<"SkippableOpInterface"> {
   let cppNamespace = "::mlir::te";
   let description = [{
-    An op that does not do its work where a flag of the step is exactly 1.0. The
-    flag is read on the device, so a captured step can be replayed with another.
+    An op that is skipped if a flag of the step is exactly 1.0. The flag is read
+    on the device, so a captured step can be replayed with another value.
   }];
   let methods = [
-    InterfaceMethod<"The flag, or null where there is none.",
+    InterfaceMethod<"The flag, or null if there is none.",
       "::mlir::Value", "getSkip">,
     InterfaceMethod<[{
-        What the results are where the flag is 1.0: a value for each of the first
-        results, none for those that are 0 then.
+        The values of the first results if the op is skipped. The other results
+        are then 0.
       }],
       "::mlir::OperandRange", "getCached", (ins), "",
       "return $_op.getOperation()->getOperands().take_front(0);">
@@ -46,41 +47,41 @@ def TE_QuantizeOpInterface : OpInterface<"QuantizeOpInterface"> {
   let cppNamespace = "::mlir::te";
   let description = [{
     A cast of a high-precision tensor: te.quantize of a matrix or a stack,
-    te.quantize_shard of a flat run, te.grouped_quantize of rows in groups. What
-    an op has no operand for is null, and what it has no attribute for is off.
+    te.quantize_shard of a flat shard, te.grouped_quantize of rows in groups. If an
+    op does not have an operand or attribute, its getter returns null or "off".
   }];
   let methods = [
     InterfaceMethod<"The tensor that is cast.", "::mlir::Value", "getX">,
-    InterfaceMethod<"The one or two usages that it is cast to.",
+    InterfaceMethod<"The one or two quantised results.",
       "::mlir::ResultRange", "getUsages">,
     InterfaceMethod<"The scale of a `per_tensor` cast.",
       "::mlir::Value", "getScale">,
     InterfaceMethod<"The amaxes that its scales are derived from.",
       "::mlir::Value", "getGivenAmax">,
-    InterfaceMethod<"What it measures of the tensor.",
+    InterfaceMethod<"The amax of the tensor, if the op measures it.",
       "::mlir::Value", "getAmax", (ins), "", "return {};">,
-    InterfaceMethod<"The state that it rounds stochastically with.",
+    InterfaceMethod<"The random state for stochastic rounding.",
       "::mlir::Value", "getRng", (ins), "", "return {};">,
     InterfaceMethod<"The sizes of the groups.",
       "::mlir::Value", "getGroupSizes", (ins), "", "return {};">,
     InterfaceMethod<"The flag of a cached cast.",
       "::mlir::Value", "getSkip", (ins), "", "return {};">,
-    InterfaceMethod<"What amaxes of blocks are at least.",
+    InterfaceMethod<"The lower bound of the amaxes of blocks.",
       "::llvm::APFloat", "getAmaxEpsilon">,
-    InterfaceMethod<"How blocks of FP4 choose their largest value.",
+    InterfaceMethod<"How FP4 blocks choose the value that their amax maps to.",
       "::mlir::te::FourOverSix", "getFourOverSix", (ins), "",
       "return ::mlir::te::FourOverSix::Off;">,
     InterfaceMethod<[{
-        The same cast, at the builder's position, with results of the types
-        `usages` and, unless it is null, `amax`. Discardable attributes are kept.
-        Precondition: an op that measures nothing is given no `amax`.
+        Creates the same cast with results of the types `usages` and, unless it is
+        null, `amax`. Discardable attributes are kept. Precondition: `amax` is null
+        if the op cannot measure an amax.
       }],
       "::mlir::te::QuantizeOpInterface", "withResults",
       (ins "::mlir::OpBuilder &":$builder, "::mlir::TypeRange":$usages,
            "::mlir::Type":$amax)>
   ];
   let extraSharedClassDeclaration = [{
-    /// The type of the first usage, which others differ from in their axis.
+    /// The type of the first usage. The second one differs only in its axis.
     ::mlir::te::ScaledType getUsageType() {
       return ::llvm::cast<::mlir::te::ScaledType>(
           $_op.getUsages().front().getType());
@@ -95,8 +96,8 @@ def TE_QuantizeOpInterface : OpInterface<"QuantizeOpInterface"> {
 def TE_AxisRelationOpInterface : OpInterface<"AxisRelationOpInterface"> {
   let cppNamespace = "::mlir::te";
   let description = [{
-    An op that says how the axes of its operands and results relate. Every te op
-    declares it with its definition (`TE_Axes`, `TE_NoAxes`); elementwise ops
+    An op that describes how the axes of its operands and results relate. Every te
+    op declares this in its definition (`TE_Axes`, `TE_NoAxes`). Elementwise ops
     and reshapes of other dialects have external models.
   }];
   let methods = [
@@ -105,11 +106,11 @@ def TE_AxisRelationOpInterface : OpInterface<"AxisRelationOpInterface"> {
   ];
 }
 
-/// Opens the list of the axes of operands or of results.
+/// The operator of the lists of axes of operands and of results.
 def axes;
 
-/// The C++ statements that tell an AxisRelation `r` the axes in `operands` and
-/// `results`, dags of `axes` with a text for each named value.
+/// The C++ statements that add the axes in `operands` and `results` to an
+/// AxisRelation `r`. Both are dags of `axes` with a text for each named value.
 class TE_AxisStatements<dag operands, dag results> {
   string text =
       !interleave(!foreach(i, !range(!size(operands)),
@@ -132,16 +133,21 @@ class TE_AxisTrait<string body>
         TE_DeclaringTrait<"DeclaresAxes", "  ::mlir::te::AxisRelation getAxisRelation() {\n"
           # "    ::mlir::te::AxisRelation r(getOperation());\n    " # body # "\n    return r;\n  }\n">]>;
 
-/// The rule of an op. An axis is a factor; axes with one factor have one size:
+/// The axis relation of an op. Each axis has the name of a factor, and axes with
+/// the same factor have the same size:
 ///
 ///   TE_Axes<(axes "m k":$x, "n k":$w, "n":$bias), (axes "m n":$y)>
 ///
-/// `2n` is twice the size of `n`, `~t` has the elements of `t` in another number
-/// (so that it is split where `t` is), `_` is related to nothing, `...` stands
-/// for all axes of a value. Results are listed from the first on; operands that
-/// are not listed, and values of scaled types, are related to nothing. The
-/// result is a sum over `sums` where it lacks that factor, such as the gradient
-/// of a parameter over tokens. Of `whole` a rank needs every element. With
+/// * `2n` is twice the size of `n`.
+/// * `~t` has the elements of `t` in a different number, such as repeated tokens,
+///   and is split over ranks if `t` is.
+/// * `_` is not related to another axis.
+/// * `...` stands for all axes of a value.
+///
+/// Results are listed from the first one. The axes of operands that are not
+/// listed, and of scaled values, are not related to others. A result without a
+/// factor of `sums` is a sum over that factor, such as the gradient of a parameter
+/// over tokens. A rank needs every element of the factors in `whole`. With
 /// `keepsZeros`, rows of zeros give rows of zeros.
 class TE_Axes<dag operands, dag results, list<string> sums = [],
               list<string> whole = [], bit keepsZeros = 0>
@@ -150,7 +156,7 @@ class TE_Axes<dag operands, dag results, list<string> sums = [],
         # !interleave(!foreach(f, whole, " r.needWhole(\"" # f # "\");"), "")
         # !if(keepsZeros, " r.keepsZeros = true;", "")>;
 
-/// As `TE_Axes`, where the rule depends on an attribute or operand.
+/// Like `TE_Axes`, for an op whose relation depends on an attribute or operand.
 class TE_AxesIf<string condition, dag operands, dag results,
                 dag elseOperands, dag elseResults, list<string> sums = [],
                 bit keepsZeros = 0>
@@ -163,8 +169,7 @@ class TE_AxesIf<string condition, dag operands, dag results,
 /// The op defines `getAxisRelation` in C++.
 def TE_AxesInCpp : DeclareOpInterfaceMethods<TE_AxisRelationOpInterface>;
 
-/// No axis of the op is related to another one, or only to those of scaled
-/// values.
+/// No axis of the op is related to another axis, except to axes of scaled values.
 def TE_NoAxes : TE_AxisTrait<"">;
 
 //===----------------------------------------------------------------------===//
@@ -174,9 +179,8 @@ def TE_NoAxes : TE_AxisTrait<"">;
 def TE_SavedOperandsOpInterface : OpInterface<"SavedOperandsOpInterface"> {
   let cppNamespace = "::mlir::te";
   let description = [{
-    An op of the backward that reads values of the forward. They reach it
-    through te.residual, or are arguments or constants; `te-verify-stage` checks
-    it.
+    An op of the backward that reads values of the forward: results of
+    te.residual, arguments or constants. `te-verify-stage` checks this.
   }];
   let methods = [
     InterfaceMethod<"The operands that are values of the forward.",
@@ -184,7 +188,7 @@ def TE_SavedOperandsOpInterface : OpInterface<"SavedOperandsOpInterface"> {
   ];
 }
 
-/// The named operands are values of the forward, where `condition` holds.
+/// The named operands are values of the forward, if `condition` holds.
 class TE_Saves<list<string> operands, string condition = "true">
     : TraitList<[TE_SavedOperandsOpInterface,
         TE_DeclaringTrait<"DeclaresSavedOperands",
@@ -201,21 +205,21 @@ class TE_Saves<list<string> operands, string condition = "true">
 def TE_AmaxProducerOpInterface : OpInterface<"AmaxProducerOpInterface"> {
   let cppNamespace = "::mlir::te";
   let description = [{
-    An op that can give the amax of a tensor that it makes, of the rounded
-    values, as an optional result. `te-fuse-amax` asks for it.
+    An op that can compute the amax of one of its results, after rounding, as a
+    further result. `te-fuse-amax` uses it.
   }];
   let methods = [
     InterfaceMethod<[{
-        The amax of the result `rounded`, or null where the op cannot give it.
-        An op that does not give it yet is replaced by one that does, with an
-        amax of type `amax`, and erased.
+        The amax of the result `rounded`, or null if the op cannot compute it. If
+        the op does not compute it yet, it is erased and replaced by an op that
+        does, with a result of type `amax`.
       }],
       "::mlir::Value", "requireAmax",
       (ins "::mlir::Value":$rounded, "::mlir::Type":$amax)>
   ];
 }
 
-/// For each pair `[t, a]` result `a` of the definition is the amax of result
+/// For each pair `[t, a]`, result `a` of the definition is the amax of result
 /// `t`.
 class TE_MeasuresAmax<list<list<int>> pairs>
     : TraitList<[TE_AmaxProducerOpInterface,
@@ -232,9 +236,9 @@ class TE_MeasuresAmax<list<list<int>> pairs>
 def TE_StoredFormOpInterface : OpInterface<"StoredFormOpInterface"> {
   let cppNamespace = "::mlir::te";
   let description = [{
-    An op whose first result is its first operand, stored in another form: a
-    cast, a transposed copy, or a saved value. Reports and policies look through
-    it to the weight or layer behind.
+    An op whose first result is its first operand in another form: a cast, a
+    transposed copy, or a saved value. Reports and policies look through such ops
+    to find the weight or layer.
   }];
   let methods = [
     InterfaceMethod<"The value that the result is another form of.",
@@ -255,14 +259,13 @@ def TE_CollectiveOpInterface : OpInterface<"CollectiveOpInterface"> {
   }];
   let methods = [
     InterfaceMethod<[{
-        What the ranks of the group have to agree on; nothing where the op does
-        not communicate.
+        The properties of the call that must be equal on all ranks of the group;
+        none if the op does not communicate.
       }],
       "::std::optional<::mlir::te::CollectiveCall>", "getCollectiveCall">,
     InterfaceMethod<[{
-        Whether the results are the same on all ranks of a group, or differ
-        there, whatever the operands are; nothing where they are as the operands
-        are.
+        Whether the results are equal on all ranks of a group, or differ between
+        them, for any operands; none if this depends on the operands.
       }],
       "::std::optional<::mlir::te::GroupEffect>", "getGroupEffect">
   ];
@@ -271,19 +274,19 @@ def TE_CollectiveOpInterface : OpInterface<"CollectiveOpInterface"> {
 def TE_ZeroPaddedOpInterface : OpInterface<"ZeroPaddedOpInterface"> {
   let cppNamespace = "::mlir::te";
   let description = [{
-    An op of groups of rows that makes the rows of no group zeros.
+    An op on groups of rows that writes zeros to the rows that belong to no group.
   }];
   let methods = [
     InterfaceMethod<[{
-        The groups between whose rows `result` has zeros; nothing where it has
-        no groups.
+        The groups of the rows of `result`, between which it has zeros; none if it
+        has no groups.
       }],
       "::std::optional<::mlir::te::RowGroups>", "getZeroPaddedGroups",
       (ins "::mlir::Value":$result)>
   ];
 }
 
-/// The rows of the result that are in none of `group_sizes` are zeros.
+/// The rows of the result that belong to no group of `group_sizes` are zeros.
 def TE_PadsWithZeros : TraitList<[TE_ZeroPaddedOpInterface,
     TE_DeclaringTrait<"DeclaresZeroPadding", [{
   ::std::optional<::mlir::te::RowGroups> getZeroPaddedGroups(::mlir::Value) {

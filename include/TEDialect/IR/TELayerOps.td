@@ -13,13 +13,14 @@ def TE_RmsNormOp
          TE_MeasuresAmax<[[0, 2]]>]> {
   let summary = "normalise each row by its root mean square";
   let description = [{
-    `y = gamma * (rsigma * x)`, `rsigma = 1 / sqrt(mean(x²) + epsilon)` per row,
-    in f32, rounded once; `gamma + 1` with `zero_centered_gamma`. `rsigma` is a
-    result when the backward needs it; `amax` (of the rounded `y`) when
-    `te-fuse-amax` found a consumer.
+    `y = gamma * (rsigma * x)`, where `rsigma = 1 / sqrt(mean(x²) + epsilon)` for
+    each row. The arithmetic is in f32, and `y` is rounded once. With
+    `zero_centered_gamma`, `gamma` is replaced by `gamma + 1`. `rsigma` is a result
+    if the backward needs it. `amax`, of the rounded `y`, is a result if
+    `te-fuse-amax` found a reader.
 
     Constraints:
-    1. (rms_norm-c1) `x` and `y` have one type, `gamma` is `[columns]` of its element type.
+    1. (rms_norm-c1) `x` and `y` have one type, and `gamma` is `[columns]` of its element type.
     2. (rms_norm-c2) `rsigma` is `[rows]`.
     3. (rms_norm-c3) `epsilon` is finite and not negative.
 
@@ -51,11 +52,12 @@ def TE_RmsNormBackwardOp
         /*saved=*/["x", "gamma", "rsigma"],
         [AllTypesMatch<["dy", "x", "dx"]>,
                                       AllTypesMatch<["gamma", "dgamma"]>]> {
-  let summary = "gradients of rms_norm";
+  let summary = "compute the gradients of te.rms_norm";
   let description = [{
-    With `h = rsigma * x` and `g = gamma` (`gamma + 1` when zero-centred):
-    `dx = rsigma * (g dy - h * mean(g dy h))` per row,
-    `dgamma = sum over rows of dy h`; both accumulated in f32, rounded once.
+    Let `h = rsigma * x`, and `g = gamma`, or `gamma + 1` with
+    `zero_centered_gamma`. Then `dx = rsigma * (g dy - h * mean(g dy h))` for each
+    row, and `dgamma` is the sum of `dy h` over the rows. Both are accumulated in
+    f32 and rounded once.
 
     Constraints:
     1. (rms_norm_backward-c1) `dy`, `x`, `dx` have one type; `gamma`, `dgamma` are `[columns]`; `rsigma` is `[rows]`.
@@ -91,15 +93,15 @@ def TE_LayerNormOp
          TE_MeasuresAmax<[[0, 3]]>]> {
   let summary = "normalise each row by its mean and standard deviation";
   let description = [{
-    `y = gamma * (rsigma * (x - mu)) + beta`, `mu = mean(x)`,
-    `rsigma = 1 / sqrt(mean((x - mu)²) + epsilon)` per row, in f32, rounded once;
-    `gamma + 1` with `zero_centered_gamma`. `mu` and `rsigma` are results when
-    the backward needs them; `amax` (of the rounded `y`) when `te-fuse-amax`
-    found a consumer.
+    `y = gamma * (rsigma * (x - mu)) + beta`, where `mu = mean(x)` and
+    `rsigma = 1 / sqrt(mean((x - mu)²) + epsilon)` for each row. The arithmetic is
+    in f32, and `y` is rounded once. With `zero_centered_gamma`, `gamma` is replaced
+    by `gamma + 1`. `mu` and `rsigma` are results if the backward needs them.
+    `amax`, of the rounded `y`, is a result if `te-fuse-amax` found a reader.
 
     Constraints:
-    1. (layer_norm-c1) `x` and `y` have one type, `gamma` and `beta` are `[columns]` of its element type.
-    2. (layer_norm-c2) `mu` and `rsigma` are `[rows]`, and results together.
+    1. (layer_norm-c1) `x` and `y` have one type, and `gamma` and `beta` are `[columns]` of its element type.
+    2. (layer_norm-c2) `mu` and `rsigma` are `[rows]`; both are results or neither is.
     3. (layer_norm-c3) `epsilon` is finite and not negative.
 
     Example:
@@ -133,12 +135,13 @@ def TE_LayerNormBackwardOp
         [AllTypesMatch<["dy", "x", "dx"]>,
                  AllTypesMatch<["gamma", "dgamma", "dbeta"]>,
                  AllTypesMatch<["mu", "rsigma"]>]> {
-  let summary = "gradients of layer_norm";
+  let summary = "compute the gradients of te.layer_norm";
   let description = [{
-    With `h = rsigma * (x - mu)` and `g = gamma` (`gamma + 1` when
-    zero-centred): `dx = rsigma * (g dy - mean(g dy) - h * mean(g dy h))` per
-    row, `dgamma = sum over rows of dy h`, `dbeta = sum over rows of dy`; all
-    accumulated in f32, rounded once.
+    Let `h = rsigma * (x - mu)`, and `g = gamma`, or `gamma + 1` with
+    `zero_centered_gamma`. Then
+    `dx = rsigma * (g dy - mean(g dy) - h * mean(g dy h))` for each row, `dgamma` is
+    the sum of `dy h` over the rows, and `dbeta` is the sum of `dy` over the rows.
+    All are accumulated in f32 and rounded once.
 
     Constraints:
     1. (layer_norm_backward-c1) `dy`, `x`, `dx` have one type; `gamma`, `dgamma`, `dbeta` are `[columns]`; `mu`, `rsigma` are `[rows]`.
@@ -167,7 +170,7 @@ def TE_LayerNormBackwardOp
   let hasVerifier = 1;
 }
 
-/// The parameters of clamped_swiglu, on each op that has an activation kind.
+/// The parameters of clamped_swiglu, which each op with an activation kind has.
 defvar TE_ClampAttrs = (ins
   DefaultValuedAttr<F32Attr, "7.0f">:$limit,
   DefaultValuedAttr<F32Attr, "1.702f">:$alpha,
@@ -182,10 +185,10 @@ def TE_ActivationOp
          TE_MeasuresAmax<[[0, 1]]>]> {
   let summary = "apply an activation function";
   let description = [{
-    `y = act(x)` in f32, rounded once. Gated kinds read `x` as
-    `[rows, 2 columns]`, two halves `[a | b]`, and give `act(a) * b`; with
-    `gate` the halves are `x` and `gate`, two tensors, as after two linear
-    layers. In both cases only the product is rounded, and not `act(a)` before it.
+    `y = act(x)` in f32, rounded once. Gated kinds compute `act(a) * b`, where
+    `x = [a | b]` is `[rows, 2 columns]`. With `gate`, `a` is `x` and `b` is `gate`,
+    for example the results of two linear layers. In both cases, `act(a)` is not
+    rounded before the multiplication.
 
     | kind | gated kind | `act(a)` |
     |---|---|---|
@@ -198,12 +201,12 @@ def TE_ActivationOp
     | | `glu` | `sigmoid(a)` |
     | | `clamped_swiglu` | `c sigmoid(alpha c)`, `c = min(a, limit)`, times `min(max(b, -limit), limit) + offset` |
 
-    `amax` (of the rounded `y`) is a result when `te-fuse-amax` found a consumer.
+    `amax`, of the rounded `y`, is a result if `te-fuse-amax` found a reader.
 
     Constraints:
     1. (activation-c1) `y` has the type of `x`, with half the columns for gated kinds without `gate`.
-    2. (activation-c2) `limit` is finite and not negative, `alpha` and `offset` are finite; kinds other than `clamped_swiglu` keep their defaults.
-    3. (activation-c3) `gate` has the type of `x`, and `kind` is gated.
+    2. (activation-c2) `limit` is finite and not negative, `alpha` and `offset` are finite; kinds other than `clamped_swiglu` have the defaults.
+    3. (activation-c3) `gate` has the type of `x`, and is only given for gated kinds.
 
     Example:
 
@@ -235,17 +238,17 @@ def TE_ActivationBackwardOp
         [AttrSizedResultSegments,
                                         AllTypesMatch<["x", "dx"]>,
          TE_MeasuresAmax<[[0, 2], [1, 3]]>]> {
-  let summary = "gradient of an activation function";
+  let summary = "compute the gradient of an activation function";
   let description = [{
-    `dx = dy * act'(x)` in f32, rounded once; for gated kinds with
-    `x = [a | b]`: `dx = [(act'(a) dy) b | act(a) dy]`, or as two results, `dx` and
-    `dgate`. A half that `clamped_swiglu` clamped has gradient 0, as have `relu`
-    and `srelu` at 0.
+    `dx = dy * act'(x)` in f32, rounded once. For gated kinds with `x = [a | b]`,
+    `dx = [(act'(a) dy) b | act(a) dy]`. With `gate`, the two halves are the
+    results `dx` and `dgate`. The gradient is 0 for elements of `a` or `b` that
+    `clamped_swiglu` clamps, and for `relu` and `srelu` at 0.
 
     Constraints:
-    1. (activation_backward-c1) `dx` has the type of `x`; `dy` too, with half the columns for gated kinds without `gate`.
-    2. (activation_backward-c2) as activation-c2.
-    3. (activation_backward-c3) as activation-c3; `dgate` and `dgate_amax` are results only with `gate`, `dgate` always.
+    1. (activation_backward-c1) `dx` and `dy` have the type of `x`; for gated kinds without `gate`, `dy` has half the columns.
+    2. (activation_backward-c2) activation-c2 applies.
+    3. (activation_backward-c3) activation-c3 applies; `dgate` is a result exactly with `gate`, and `dgate_amax` only with `gate`.
 
     Example:
 
@@ -277,16 +280,16 @@ def TE_ActivationQuantizeOp
         TE_NoAxes> {
   let summary = "apply an activation function and quantise the result";
   let description = [{
-    `te.activation` followed by `te.quantize` with 1x128 blocks, without the
-    high-precision result in memory. Bit-identical to the two ops: the
-    activated value is rounded to the element type of `x` before it is
-    quantised. Made by `te-fuse-activation-quantize`.
+    Computes `te.activation` followed by `te.quantize` with 1x128 blocks, without
+    storing the high-precision result. The bits are those of the two ops, because
+    the result of the activation is rounded to the element type of `x` before it is
+    quantised. `te-fuse-activation-quantize` creates the op.
 
     Constraints:
     1. (activation_quantize-c1) one or two `block_1x128` results of the activated shape that differ only in `contract`.
     2. (activation_quantize-c2) `amax_epsilon` is finite and not negative.
-    3. (activation_quantize-c3) as activation-c2.
-    4. (activation_quantize-c4) as activation-c3.
+    3. (activation_quantize-c3) activation-c2 applies.
+    4. (activation_quantize-c4) activation-c3 applies.
 
     Example:
 
@@ -311,17 +314,17 @@ def TE_ActivationQuantizeOp
 def TE_ActivationBackwardQuantizeOp
     : TE_PureOp<"activation_backward_quantize",
         TE_NoAxes> {
-  let summary = "gradient of an activation function, quantised";
+  let summary = "compute and quantise the gradient of an activation function";
   let description = [{
-    `te.activation_backward` followed by `te.quantize` with 1x128 blocks,
-    without the high-precision gradient in memory; bit-identical to the two
-    ops. Made by `te-fuse-activation-quantize`.
+    Computes `te.activation_backward` followed by `te.quantize` with 1x128 blocks,
+    without storing the high-precision gradient. The bits are those of the two ops.
+    `te-fuse-activation-quantize` creates the op.
 
     Constraints:
     1. (activation_backward_quantize-c1) one or two `block_1x128` results of the shape of `x` that differ only in `contract`.
     2. (activation_backward_quantize-c2) `dy` has the type of `x`, with half the columns for gated kinds.
     3. (activation_backward_quantize-c3) `amax_epsilon` is finite and not negative.
-    4. (activation_backward_quantize-c4) as activation-c2.
+    4. (activation_backward_quantize-c4) activation-c2 applies.
 
     Example:
 
@@ -372,10 +375,10 @@ def TE_EmbeddingBackwardOp
     : TE_BackwardOp<"embedding_backward",
         TE_Axes<(axes "t":$ids, "t h":$dy), (axes "_ h":$dtable), sums = ["t"]>,
         /*saved=*/["ids"]> {
-  let summary = "gradient of an embedding with respect to its table";
+  let summary = "compute the gradient of an embedding for its table";
   let description = [{
-    `dtable[v, :] = sum over t with ids[t] = v of dy[t, :]`, in token order, in
-    f32, rounded once.
+    `dtable[v, :]` is the sum of `dy[t, :]` over all tokens `t` with `ids[t] = v`,
+    added in token order in f32 and rounded once.
 
     Constraints:
     1. (embedding_backward-c1) `dy` is `[tokens, hidden]`, the result `[vocabulary, hidden]` of its element type.
@@ -398,12 +401,13 @@ def TE_CrossEntropyOp
     : TE_PureOp<"cross_entropy",
         TE_Axes<(axes "t v":$logits), (axes "":$loss, "t":$lse), whole = ["v"]>,
         [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
-  let summary = "mean softmax cross-entropy over tokens";
+  let summary = "compute the mean softmax cross-entropy of tokens";
   let description = [{
-    `loss = mean of (lse[t] - logits[t, targets[t]])` over the tokens whose
-    target is not `ignore_index`; 0 if there is none.
-    `lse[t] = log(sum_v exp(logits[t, v]))` in f32 is a result when the
-    backward needs it.
+    `loss` is the mean of `lse[t] - logits[t, targets[t]]` over the tokens whose
+    target is a class other than `ignore_index`, or 0 if there are none. A target
+    outside of the vocabulary is ignored, too.
+    `lse[t] = log(sum_v exp(logits[t, v]))`, in f32, is a result if the backward
+    needs it.
 
     Constraints:
     1. (cross_entropy-c1) `logits` is `[tokens, vocabulary]`, `targets` and `lse` are `[tokens]`.
@@ -431,10 +435,11 @@ def TE_CrossEntropyBackwardOp
         TE_Axes<(axes "t v":$logits, "t":$lse), (axes "t v":$dlogits), whole = ["v"]>,
         /*saved=*/["logits", "targets", "lse"],
         [AllTypesMatch<["logits", "dlogits"]>]> {
-  let summary = "gradient of cross_entropy with respect to its logits";
+  let summary = "compute the gradient of te.cross_entropy for its logits";
   let description = [{
     `dlogits[t, v] = dloss / counted * (exp(logits[t, v] - lse[t]) - [v = targets[t]])`,
-    0 for ignored tokens; in f32, rounded once.
+    where `counted` is the number of tokens that are not ignored; 0 for ignored
+    tokens. The arithmetic is in f32, and the result is rounded once.
 
     Constraints:
     1. (cross_entropy_backward-c1) `logits` is `[tokens, vocabulary]`, `targets` and `lse` are `[tokens]`.

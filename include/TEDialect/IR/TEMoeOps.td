@@ -18,11 +18,11 @@ def TE_RouterTopKOp
         [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
   let summary = "choose the experts of each token";
   let description = [{
-    `scores` is the softmax of each row of `logits`, or with `sigmoid` the sigmoid
-    of each logit, in f32; `ids` are the `k` largest, in descending order, the lower
-    index first if two are equal; `probs` their scores, with `normalize`
-    divided by (their sum + 1e-20). `k` is the number of columns of `ids`.
-    Gradients flow through `probs`.
+    `scores` is the softmax of each row of `logits` or, with `sigmoid`, the sigmoid
+    of each logit, in f32. `ids` are the experts with the `k` largest scores, in
+    descending order; if two scores are equal, the lower index comes first. `probs`
+    are their scores, with `normalize` divided by their sum plus 1e-20. `k` is the
+    number of columns of `ids`. Only `probs` has a gradient.
 
     Constraints:
     1. (router_topk-c1) `ids` and `probs` are `[tokens, k]`, `scores` is `[tokens, experts]`.
@@ -52,9 +52,9 @@ def TE_RouterTopKBackwardOp
         TE_Axes<(axes "t k":$dprobs, "t k":$ids, "t k":$probs, "t e":$scores), (axes "t e":$dlogits), whole = ["e"]>,
         /*saved=*/["ids", "probs", "scores"],
         [AllTypesMatch<["dprobs", "probs"]>]> {
-  let summary = "gradient of the choice of experts";
+  let summary = "compute the gradient of te.router_topk";
   let description = [{
-    `dlogits` from the gradient of the probabilities; the choice of experts has no
+    Computes `dlogits` from the gradient of `probs`. The choice of experts has no
     gradient.
 
     Constraints:
@@ -68,9 +68,9 @@ def TE_RouterTopKBackwardOp
     ```
   }];
   let arguments = (ins Arg<TE_F32Matrix, "[tokens, k]">:$dprobs,
-                       Arg<TE_IdMatrix, "of the forward">:$ids,
-                       Arg<TE_F32Matrix, "of the forward">:$probs,
-                       Arg<TE_F32Matrix, "of the forward">:$scores,
+                       Arg<TE_IdMatrix, "result of the forward">:$ids,
+                       Arg<TE_F32Matrix, "result of the forward">:$probs,
+                       Arg<TE_F32Matrix, "result of the forward">:$scores,
                        UnitAttr:$sigmoid, UnitAttr:$normalize);
   let results = (outs Res<TE_HPMatrix, "[tokens, experts]">:$dlogits);
   let assemblyFormat = [{
@@ -85,27 +85,31 @@ def TE_PermuteOp
         TE_Axes<(axes "t c":$x, "t k":$ids), (axes "~t c":$y)>,
         [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>,
          DeclareOpInterfaceMethods<TE_ZeroPaddedOpInterface>]> {
-  let summary = "bring the rows of each expert together";
+  let summary = "group rows by expert";
   let description = [{
-    Entry `i = token * k + slot` is one choice of a token. The rows of the entries
-    that chose expert `g` become group `g` of `y`, in order of the entries; groups
-    start at multiples of `alignment`, and rows that belong to no group are
-    zeros. An expert takes at most `capacity` entries, if that is given, and no more
-    than fit in the rows of `y`; `dropped` counts the entries that were not taken. `row_of` is the
-    row of each entry, -1 without one; `entry_of` is the entry of each row.
+    Each token has `k` entries, one for each expert that it chose; entry
+    `i = token * k + slot`. Group `g` of `y` has the rows of the entries that chose
+    expert `g`, in the order of the entries. Groups start at multiples of
+    `alignment`, and rows that belong to no group are zeros.
 
-    `y` with `tokens * k + groups * (alignment - 1)` rows, rounded up, takes every
-    entry, for any routing.
+    An entry is dropped if its id is not that of an expert, if the expert already
+    has `capacity` entries (unless `capacity` is 0), or if `y` has no row left for
+    it. `dropped` is the number of dropped entries. `row_of` is the row of each
+    entry, or -1 if it was dropped. `entry_of` is the entry of each row, or -1 if
+    the row belongs to no group.
 
-    With `padded` every group has `capacity` rows, however many entries chose it, and starts
-    at a multiple of that: `y` is `[experts, capacity, columns]`, which ranks can
-    exchange (te.all_to_all).
+    No entry is dropped if there is no capacity and `y` has at least
+    `tokens * k + groups * (alignment - 1)` rows.
+
+    With `padded`, every group has `capacity` rows, regardless of the number of its
+    entries. `y` is then `[experts, capacity, columns]`, which ranks can exchange
+    with te.all_to_all.
 
     Constraints:
     1. (permute-c1) `ids` is `[tokens, k]`; `y` has the columns and the type of `x`; `row_of` is `[tokens * k]`, `entry_of` has the rows of `y`.
     2. (permute-c2) `alignment` is positive and divides the rows of `y`.
     3. (permute-c3) `capacity` is not negative; 0 means no capacity.
-    4. (permute-c4) with `padded` there is a capacity, a multiple of `alignment`, and `y` has that many rows for each expert.
+    4. (permute-c4) with `padded`, `capacity` is positive and a multiple of `alignment`, and `y` has `capacity` rows for each expert.
 
     Example:
 
@@ -138,9 +142,9 @@ def TE_UnpermuteOp
         [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
   let summary = "sum the rows of each token";
   let description = [{
-    `out[t] = sum_j probs[t, j] * y[row_of[t * k + j]]` in f32, in order of the
-    slots, rounded once; without `probs` a plain sum. An entry without a row adds
-    nothing. The maps are those of te.permute.
+    `out[t] = sum_j probs[t, j] * y[row_of[t * k + j]]`, added in the order of the
+    slots in f32 and rounded once. Without `probs`, the factors are 1. Dropped
+    entries are not added. `row_of` and `entry_of` are results of te.permute.
 
     Constraints:
     1. (unpermute-c1) `out` has the columns and the type of `y`; `row_of` is `[tokens * k]`, `entry_of` has the rows of `y`.
@@ -170,10 +174,10 @@ def TE_UnpermuteBackwardOp
         TE_Axes<(axes "t c":$dout, "t k":$probs), (axes "~t c":$dy)>,
         /*saved=*/["entry_of", "probs"],
         [DeclareOpInterfaceMethods<TE_ZeroPaddedOpInterface>]> {
-  let summary = "gradient of the sum of each token's rows";
+  let summary = "compute the gradient of te.unpermute for its rows";
   let description = [{
-    `dy[r] = dout[entry_of[r] / k] * probs[entry_of[r]]`, rounded once, zeros for
-    rows that belong to no group; without `probs` a copy.
+    `dy[r] = dout[entry_of[r] / k] * probs[entry_of[r]]`, rounded once. Without
+    `probs`, the factors are 1. Rows that belong to no group are zeros.
 
     Constraints:
     1. (unpermute_backward-c1) `dy` has the columns and the type of `dout`, and the rows of `entry_of`.
@@ -202,13 +206,13 @@ def TE_ProbGradOp
     : TE_BackwardOp<"prob_grad",
         TE_Axes<(axes "t c":$dout, "~t c":$y), (axes "t k":$dprobs)>,
         /*saved=*/["y", "row_of"]> {
-  let summary = "gradient of the weights of te.unpermute";
+  let summary = "compute the gradient of te.unpermute for its weights";
   let description = [{
-    `dprobs[t, j] = sum over columns of dout[t] * y[row_of[t * k + j]]` in f32; 0
-    for an entry without a row.
+    `dprobs[t, j]` is the sum of `dout[t] * y[row_of[t * k + j]]` over the columns,
+    in f32; 0 for a dropped entry.
 
     Constraints:
-    1. (prob_grad-c1) `dout` and `y` agree on columns and type; `row_of` has an entry for each element of `dprobs`, which has the rows of `dout`.
+    1. (prob_grad-c1) `dout` and `y` agree on columns and type; `row_of` has an element for each of `dprobs`, which has the rows of `dout`.
 
     Example:
 

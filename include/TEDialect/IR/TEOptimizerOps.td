@@ -86,8 +86,8 @@ def TE_ZeroUnlessOp
         [AllTypesMatch<["x", "y"]>, TE_SkippableOpInterface]> {
   let summary = "clear an accumulator unless a flag is set";
   let description = [{
-    If `skip` is exactly 1.0, `y = x`; otherwise `y` is zeros, whatever values
-    `x` has. The flag is read on the device. `te-accumulate-main-grads` inserts
+    If `skip` is exactly 1.0, `y = x`; otherwise, `y` is zeros for any value of
+    `x`. The flag is read on the device. `te-accumulate-main-grads` inserts
     the op before the first GEMM that adds to a gradient which is accumulated
     over micro-batches. There `y` is the next state of `x`, so it is written in
     place.

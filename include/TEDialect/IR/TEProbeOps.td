@@ -11,11 +11,11 @@ def TE_CountNonfiniteOp
         [DeclareOpInterfaceMethods<InferTypeOpInterface>]> {
   let summary = "count the NaN and infinite elements of a tensor";
   let description = [{
-    Adds to row `index` of `counts` how many elements of `x` are NaN, how many
-    are infinite, and, if a cast's `scale` is given, how many finite ones the
-    cast loses: those with `|x * scale|` more than half a step above the largest
-    value of `element_type`. Other rows do not change. A chain of these ops counts in one
-    buffer. te-check-finite inserts them.
+    Adds three numbers to row `index` of `counts`: how many elements of `x` are NaN,
+    how many are infinite and, if `scale` is given, how many finite ones overflow in
+    a cast with that scale. An element overflows if `|x * scale|` is more than half
+    a step above the largest value of `element_type`. Other rows do not change. A
+    chain of these ops counts in one buffer. `te-check-finite` inserts them.
 
     Constraints:
     1. (count_nonfinite-c1) `counts` has three columns.
@@ -33,11 +33,11 @@ def TE_CountNonfiniteOp
     ```
   }];
   let arguments = (ins Arg<TE_HPTensor, "any shape">:$x,
-                       Arg<Optional<TE_F32Scalar>, "of a per-tensor cast of x">:$scale,
+                       Arg<Optional<TE_F32Scalar>, "scale of a per-tensor cast of x">:$scale,
                        OptionalAttr<TypeAttr>:$element_type,
                        Arg<TE_CountMatrix, "[checks, 3]">:$counts,
                        I64Attr:$index);
-  let results = (outs Res<TE_CountMatrix, "counts of this check added">:$new_counts);
+  let results = (outs Res<TE_CountMatrix, "counts with those of x">:$new_counts);
   let assemblyFormat = [{
     $x (`scale` $scale^ `for` $element_type)? `into` $counts `[` $index `]`
     attr-dict `:` type($x) `,` type($counts)
@@ -48,14 +48,15 @@ def TE_CountNonfiniteOp
 def TE_TensorStatsOp
     : TE_PureOp<"tensor_stats",
         TE_NoAxes> {
-  let summary = "gather statistics of a tensor and of its cast";
+  let summary = "compute statistics of a tensor and of its cast";
   let description = [{
-    The entries of `te_rt_stat` as f32, in this order: of `x` amax, amin (the
-    smallest magnitude above 0), mean, std, zeros%, nan, inf; and, if `q` is
-    given, of the cast: underflows%, overflows%, mse, snr (a
-    ratio), scale_inv_min, scale_inv_max, scales_clipped (blocks whose scale is
-    at an end of its type). The kernel list has the definitions. Sums are of f64
-    in a fixed order. te-insert-probes inserts them.
+    The result has the entries of `te_rt_stat` as f32. Those of `x` are, in this
+    order: amax, amin (the smallest magnitude above 0), mean, std, zeros (percent),
+    nan, inf. If `q` is given, those of the cast follow: underflows (percent),
+    overflows (percent), mse, snr (a ratio), scale_inv_min, scale_inv_max,
+    scales_clipped (the number of blocks whose scale is at an end of the range of
+    its type). The [kernel list](kernels.md) has the definitions. Sums are computed in
+    f64 in a fixed order. `te-insert-probes` inserts the op.
 
     Constraints:
     1. (tensor_stats-c1) `q` has the shape of `x`.

@@ -1,15 +1,15 @@
 //===- SupportSchema.td - the records of the support table ----------------===//
 //
-// What a row of TESupport.td can say. te-tblgen checks the rows (every pair of
-// schemes decided once, every target named once) and writes them as C++
-// (SupportRows.inc), Markdown and JSON. Needs nothing of MLIR.
+// The classes of the rows of TESupport.td. te-tblgen checks the rows (each pair of
+// schemes has one row, and each row has every target once) and writes them as C++
+// (SupportRows.inc), Markdown and JSON. This file does not depend on MLIR.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef TEDIALECT_SUPPORT_SUPPORTSCHEMA_TD
 #define TEDIALECT_SUPPORT_SUPPORTSCHEMA_TD
 
-/// A machine to compile for. `value` is its place in te_table::Target.
+/// A machine to compile for. `value` is its value in te_table::Target.
 class Target<string spelling, int value> {
   string Spelling = spelling;
   int Value = value;
@@ -32,7 +32,7 @@ def I32 : ElementType<"i32", 5>;
 def F4E2M1FN : ElementType<"f4E2M1FN", 6>;
 def F8E8M0FNU : ElementType<"f8E8M0FNU", 7>;
 
-/// How a target does something. `Value` is that of te_table::Path.
+/// How a target runs an operation. `value` is its value in te_table::Path.
 class Path<string name, int value, string meaning> {
   string Name = name;
   int Value = value;
@@ -45,10 +45,11 @@ def Emulated : Path<"emulated", 3, "both operands dequantised exactly, then a bf
 def ThroughMX : Path<"through MXFP8", 4, "scales rewritten as MXFP8; only where they are powers of two">;
 def OnHost : Path<"reference", 5, "the CPU backend that defines every bit">;
 
-/// One target's answer. `rule` and `nearest` complete the error of a step that
-/// does not meet what `path` demands (an option, powers of two) or that the
-/// target refuses: "...: <rule>; the nearest supported is <nearest>".
-/// `cublasLt` is the least cublasLtGetVersion(), major * 10000 + minor * 100.
+/// How one target runs an operation. `rule` and `nearest` complete the error for a
+/// step that does not meet the condition of `path` (an option, powers of two) or
+/// that the target does not support: "...: <rule>; the nearest supported is
+/// <nearest>". `cublasLt` is the least cublasLtGetVersion() that is required,
+/// major * 10000 + minor * 100.
 class On<Target target, Path path, int cublasLt = 0, string rule = "", string nearest = ""> {
   Target Machine = target;
   Path How = path;
@@ -57,32 +58,32 @@ class On<Target target, Path path, int cublasLt = 0, string rule = "", string ne
   string Nearest = nearest;
 }
 
-/// How elements share scales; which casts of it there are.
+/// How elements share scales, and which casts support this.
 class Scheme<string spelling, int value> {
   string Spelling = spelling;
-  /// Of te_rt_scheme.
+  /// The value of te_rt_scheme.
   int Value = value;
   list<ElementType> Types = [F8E4M3FN, F8E5M2];
   ElementType ScaleType = F32;
-  /// Of both sizes of a value.
+  /// Both sizes of a value are multiples of this.
   int Multiple = 1;
-  /// Of the `alignment` of a group layout whose groups are multiplied: what its
-  /// blocks and products need of a contracted axis.
+  /// The `alignment` of groups of rows in a GEMM is a multiple of this, which
+  /// blocks and kernels require of a contracted axis.
   int GroupAlignment = 16;
-  /// Why te.transpose cannot derive the other usage; "" where it can.
+  /// Why te.transpose cannot derive the other usage; "" if it can.
   string NoTranspose = "";
-  /// quantize and dequantize, of every target.
+  /// How each target runs quantize and dequantize.
   list<On> Casts = [On<SM90, OwnKernel>, On<SM100, OwnKernel>, On<Reference, OnHost>];
 }
 
-/// What a product of two schemes needs.
+/// A pair of schemes that some target multiplies, and what the GEMM requires.
 class Product<Scheme a, Scheme b> {
   Scheme A = a;
   Scheme B = b;
   list<ElementType> Results = [BF16, F16, F32];
-  /// Results to which a bias can be added in the product.
+  /// Result types for which the GEMM can add a bias.
   list<ElementType> BiasResults = [BF16, F32];
-  /// Results that the own kernel writes, where a target has one.
+  /// Result types of this project's kernel, if a target has one.
   list<ElementType> OwnResults = [];
   bit FastAccumulation = 0;
   /// Multiples of the rows and columns of the result and of the contracted size.
@@ -90,15 +91,15 @@ class Product<Scheme a, Scheme b> {
   int N = 8;
   int K = 16;
   list<On> Machines = [];
-  /// Products of groups of rows, and results that an own kernel of them writes.
+  /// GEMMs of groups of rows, and the result types of this project's kernel.
   list<On> Groups = [];
   list<ElementType> GroupResults = [BF16, F32];
 }
 
-/// Products of groups in high precision, which emulated ones are too.
+/// GEMMs of groups of rows in high precision, which emulated ones use, too.
 class PlainGroups<list<On> machines> {
   list<On> Machines = machines;
-  /// Operands and results of an own kernel.
+  /// The operand and result types of this project's kernel.
   list<ElementType> Types = [BF16];
   list<ElementType> Results = [BF16, F32];
 }
@@ -111,7 +112,7 @@ class NoProduct<Scheme a, Scheme b, string rule, Product nearest> {
   Product Nearest = nearest;
 }
 
-/// Two element types that no product takes, whatever the schemes.
+/// Two element types that no GEMM multiplies, for any schemes.
 class NoTypes<ElementType a, ElementType b, string rule, ElementType nearestA> {
   ElementType A = a;
   ElementType B = b;
@@ -129,17 +130,17 @@ def HighPrecision : Override<"high_precision", 1>;
 def Dequantized : Override<"dequantized", 2>;
 
 /// A recipe, or a recipe with one option set (`variant`): the schemes of its
-/// tensors under default options, and the overrides it can be combined with.
+/// tensors with default options, and the overrides that it supports.
 class Recipe<string spelling, Scheme x, Scheme w, Scheme dy, string variant = ""> {
   string Spelling = spelling;
   string Variant = variant;
   Scheme X = x;
   Scheme W = w;
   Scheme Dy = dy;
-  /// True where scales are powers of two by default.
+  /// Whether scales are powers of two by default.
   bit Pow2 = 0;
   list<Override> Overrides = [AsRecipe, HighPrecision, Dequantized];
-  /// Why not the others; "" where all are allowed.
+  /// Why others are not supported; "" if all are.
   string OverrideRule = "";
 }
 

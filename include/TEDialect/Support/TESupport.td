@@ -1,12 +1,12 @@
-//===- TESupport.td - which op runs on what, and under which rule ---------===//
+//===- TESupport.td - which operations each target supports ---------------===//
 //
-// The one place that says which schemes exist, which pairs of them multiply,
-// on which target and how, with which sizes, types and library, and which
-// recipe takes which backward override. Verifiers, the policy of the quantise
-// phase, the runtime's capabilities, error texts and the page
-// docs/generated/support.md come from these rows; nothing restates them.
+// This is the only place that lists the schemes, the pairs of schemes that can be
+// multiplied, how each target does so (with which sizes, types and library), and
+// the backward overrides of each recipe. Verifiers, the policy of the quantise
+// phase, the runtime's capabilities, error messages and the page
+// docs/generated/support.md are generated from these rows.
 //
-// After a change: scripts/gen_docs.sh.
+// Run scripts/gen_docs.sh after a change.
 //
 //===----------------------------------------------------------------------===//
 
@@ -58,8 +58,8 @@ defvar toEmulate = "the pipeline option 'emulate', or 'target=reference'";
 defvar toPow2 = "'pow2_scales = true'";
 defvar noBlocksOnBlackwell = "sm_100 has no mode for f32 block scales and can only rewrite powers of two as MXFP8";
 
-// Groups of rows (te.grouped_linear): sizes are read on the device, which only
-// kernels of this project do.
+// The sizes of groups of rows (te.grouped_linear) are read on the device, which
+// only kernels of this project support.
 defvar noGroupsOnBlackwell = "no kernel of sm_100 multiplies groups of rows";
 defvar toOneLinear = "'target=sm_90', 'target=reference', or a te.linear for each group";
 defvar groupsOnBlackwell = On<SM100, Never, 0, noGroupsOnBlackwell, toOneLinear>;
@@ -72,7 +72,7 @@ def NoSquareRows : Grouped<On<SM90, Never, 0, "the kernels of groups read rows o
 def EmulatedGroups : Grouped<On<SM90, Emulated, 0, mxOrNvGroups, toEmulate>>;
 def : PlainGroups<OwnGroups.Targets>;
 
-// Measured on sm_90: any number of rows, columns in eights.
+// By measurement on sm_90, any number of rows and multiples of 8 columns work.
 def : Product<PerTensor, PerTensor> {
   let FastAccumulation = 1;
   let M = 1;
@@ -98,8 +98,8 @@ def : BlockProduct<Block128x128, Block1x128, Native>;
 def : NoProduct<Block128x128, Block128x128,
     "tensor cores apply a scale to every row of one operand at least", RowsBySquares>;
 
-// A square block is stored with its scale repeated, so that the tensor core
-// meets 1x32 or 1x16 blocks in every case.
+// The scale of a square block is stored once for each of its rows, so that the
+// tensor core always reads 1x32 or 1x16 blocks.
 foreach a = [MX1x32, MX32x32] in
   foreach b = [MX1x32, MX32x32] in
     def "MX_" # a # "_" # b : Product<a, b> {
@@ -118,14 +118,14 @@ foreach a = [NV1x16, NV16x16] in
       let FastAccumulation = 1;
       let M = 16;
       let N = 16;
-      // 16 bytes of FP4, the least stride of a cuBLASLt operand.
+      // 32 FP4 elements are 16 bytes, the least stride of a cuBLASLt operand.
       let K = 32;
       let Machines = [On<SM90, Emulated, 0, nvOnHopper, toBlackwell>, On<SM100, Native, 120800>,
                      On<Reference, OnHost>];
       let Groups = EmulatedGroups.Targets;
     }
 
-// Families do not mix.
+// Operands of different families of schemes cannot be multiplied.
 class Mixed<Scheme a, Scheme b, string nearest>
     : NoProduct<a, b, "the operands of a product share one family of schemes",
                 !cast<Product>(nearest)>;

@@ -10,29 +10,34 @@ def TERT_Dialect : Dialect {
   let cppNamespace = "::mlir::tert";
   let summary = "Kernel launches on buffers";
   let description = [{
-    `tert` says on which buffer, in which order and with which kernel a step
-    runs. A function of `tert` takes one buffer per argument and result of the
-    `te` function it came from (two for a scaled value), returns nothing and is
-    one straight line of launches. Everything a launch names is a row of
-    Kernels.td, which is the verifier's only source.
+    `tert` describes which kernels a step launches, in which order and on which
+    buffers. A function of `tert` has a buffer argument for each argument and result
+    of the `te` function that it was converted from (several for a scaled value),
+    returns nothing, and consists of launches without control flow. The kernels,
+    their parameters and their buffers are the rows of Kernels.td, against which
+    the verifier checks launches.
 
-    Function attributes:
-    * `tert.signature`: one dictionary per buffer argument. `name`, `type` (of
-      the te value), `role` ("argument" or "result"), `part` ("value", "data" or
-      "scale"), `carried`: for a result that is an argument's next state, the
-      index of that argument's buffer, else -1. A carried result is written
-      into the argument's buffer; callers pass that buffer for both. `init`:
-      the `te.init` of an argument that has one, as f32.
-    * `tert.arena_bytes`, `tert.max_live_bytes`: set by `te-plan-memory`; for a
-      GPU also `tert.workspace_bytes`, the most scratch memory that the runtime
-      takes for the step outside the arena.
+    Attributes of functions:
 
-    `te-convert-tert-to-llvm` keeps the first on the module it makes, and adds
-    `tert.launches`: for each slot of a plan one dictionary. `kernel`,
-    `parameters` (as in `tert.launch`), `name` (the layer and product of a
-    GEMM, else the first buffer that is written) and `location` (of the user's
-    op, as text); `side` where it is of the side stream. And `tert.uses`: for each buffer argument the slots of the
-    first and the last launch that has it, -1 twice where none has.
+    * `tert.signature` has a dictionary for each buffer argument: `name`; `type`,
+      that of the te value; `role`, "argument" or "result"; `part`, "value",
+      "data", "scale" or "amax"; `carried`, for a result that is the next state of an argument the
+      index of that argument's buffer, else -1; and `init`, the `te.init` of the
+      argument as f32, if it has one. A carried result is written to the argument's
+      buffer, and callers pass that buffer for both.
+    * `te-plan-memory` sets `tert.arena_bytes` and `tert.max_live_bytes`. For a GPU
+      it also sets `tert.workspace_bytes`, the most scratch memory in bytes that the
+      runtime allocates for the step outside of the arena.
+
+    `te-convert-tert-to-llvm` keeps `tert.signature` on the module that it creates,
+    and adds two attributes:
+
+    * `tert.launches` has a dictionary for each slot of a plan: `kernel` and
+      `parameters`, as in `tert.launch`; `name`, the layer and the GEMM (fprop,
+      dgrad or wgrad) or else the first buffer that is written; `location`, that of
+      the user's op as text; and `side`, if the launch is on the side stream.
+    * `tert.uses` has, for each buffer argument, the slots of the first and the last
+      launch that use it, or -1 twice if none does.
   }];
   let dependentDialects = ["::mlir::te::TEDialect"];
   let useDefaultTypePrinterParser = 1;

@@ -12,7 +12,7 @@ def TERT_Cause : I32EnumAttr<"Cause", "why a buffer exists", [
   I32EnumAttrCase<"Activation", 0, "activation">,
   // A value of the forward that the backward reads.
   I32EnumAttrCase<"Residual", 1, "residual">,
-  // A quantised copy, data or scales.
+  // Data or scales of a quantised copy.
   I32EnumAttrCase<"CachedCast", 2, "cached_cast">,
   // The other usage of a quantised copy.
   I32EnumAttrCase<"Transpose", 3, "transpose">,
@@ -32,9 +32,8 @@ class TERT_Op<string mnemonic, list<Trait> traits = []>
 def TERT_AllocOp : TERT_Op<"alloc"> {
   let summary = "declare a temporary buffer";
   let description = [{
-    A buffer that lives from its first to its last launch. `name` and `cause`
-    are what reports say about it. `te-plan-memory` sets `offset`, its place in
-    the arena.
+    A buffer that is alive from its first to its last launch. Reports use `name`
+    and `cause`. `te-plan-memory` sets `offset`, the position in the arena in bytes.
 
     Constraints:
     1. (alloc-c1) `name` is not empty.
@@ -57,8 +56,10 @@ def TERT_AllocOp : TERT_Op<"alloc"> {
 }
 
 def TERT_NullOp : TERT_Op<"null", [Pure]> {
-  let summary = "stand for an optional buffer that is absent";
+  let summary = "mark an optional buffer as absent";
   let description = [{
+    The operand of a launch for an optional buffer of its kernel that is not given.
+
     Example:
 
     ```mlir
@@ -74,14 +75,14 @@ def TERT_NullOp : TERT_Op<"null", [Pure]> {
 }
 
 def TERT_SliceOp : TERT_Op<"slice", [Pure]> {
-  let summary = "point at a part of a buffer";
+  let summary = "take a part of a buffer";
   let description = [{
-    The bytes of `buffer` starting at `offset`, as a separate buffer: one of several
-    matrices that are stored one after another.
+    The bytes of `buffer` from `offset` on, as a separate buffer, such as one of
+    several matrices that are stored one after another.
 
     Constraints:
     1. (slice-c1) `offset` is not negative, and the part ends within `buffer`.
-    2. (slice-c2) `buffer` is no slice itself.
+    2. (slice-c2) `buffer` is not a slice itself.
 
     Example:
 
@@ -102,24 +103,23 @@ def TERT_LaunchOp
     : TERT_Op<"launch", [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "run a kernel on buffers";
   let description = [{
-    `kernel`, its parameters and its buffers are a row of
-    Kernels.td, and mean what that row says. Launches run in the
-    order they stand in, on the stream of the caller; those that are `side` on
-    a second one. A launch waits for one of the other stream only where both use
-    a buffer and one writes it (Streams.h), and a step ends when both streams
-    have.
+    Launches the kernel `kernel`, as the row of Kernels.td with this name describes
+    it. Launches are enqueued in program order on the caller's stream; those with
+    `side` are enqueued on a second stream. A launch waits for an earlier one of the
+    other stream only if both use a buffer and one of them writes it (Streams.h).
+    A step ends when both streams have finished.
 
-    A launch of `generated` has its code as `body`: elementwise `arith` and `math`
+    A launch of `generated` has its code in `body`: elementwise `arith` and `math`
     ops on scalars, which `te-convert-tert-to-llvm` compiles.
 
     Constraints:
-    1. (launch-c1) `kernel` is a row.
-    2. (launch-c2) `parameters` are exactly the row's, by name and type.
-    3. (launch-c3) there is one buffer for each of the row's.
+    1. (launch-c1) `kernel` is the name of a row.
+    2. (launch-c2) `parameters` are exactly those of the row, by name and type.
+    3. (launch-c3) there is one buffer for each buffer of the row.
     4. (launch-c4) only optional buffers are `tert.null`.
-    5. (launch-c5) a written buffer is no other buffer of the launch, except an input of the row that may share its memory.
-    6. (launch-c6) only a collective is `side`.
-    7. (launch-c7) only a launch of `generated` has a `body`: `arith` and `math` ops on f32 and conversions between f32 and bf16 or f16, which take an element of each input buffer and end in `tert.yield` of one of each output buffer; the buffers have `count` elements.
+    5. (launch-c5) a buffer that is written is not also another buffer of the launch, except an input that the row allows to share its memory.
+    6. (launch-c6) only collectives are `side`.
+    7. (launch-c7) only a launch of `generated` has a `body`; it takes an element of each input buffer, consists of `arith` and `math` ops on f32 and of conversions between f32 and bf16 or f16, and ends in a `tert.yield` of an element of each output buffer; the buffers have `count` elements.
 
     Example:
 
@@ -141,9 +141,9 @@ def TERT_LaunchOp
 
 def TERT_YieldOp
     : TERT_Op<"yield", [Pure, Terminator, HasParent<"LaunchOp">]> {
-  let summary = "end generated code";
+  let summary = "end the body of a launch";
   let description = [{
-    Gives an element of each output.
+    Returns an element of each output buffer.
 
     Example:
 

@@ -10,8 +10,8 @@ def TERT_BufferType : TypeDef<TERT_Dialect, "Buffer"> {
   let mnemonic = "buffer";
   let summary = "device memory of a known size";
   let description = [{
-    A pointer to `bytes` bytes. What they mean is said by the launches that use
-    them; `!tert.buffer<0>` is also the type of an absent buffer.
+    A pointer to `bytes` bytes. The launches that use a buffer determine how its
+    bytes are interpreted. `!tert.buffer<0>` is also the type of an absent buffer.
 
     Example:
 

@@ -8,9 +8,9 @@ include "mlir/IR/OpBase.td"
 def TE_KernelOpInterface : OpInterface<"KernelOpInterface"> {
   let cppNamespace = "::mlir::te";
   let description = [{
-    An op that says which kernels of the runtime compute it. The models are
-    attached by `registerTEKernels`, so that the dialects do not depend on the
-    runtime; a te op without a model is an error when the dialect is loaded.
+    An op that kernels of the runtime compute. `registerTEKernels` attaches the
+    models, so that the dialects do not depend on the runtime. A te op without a
+    model is an error when the dialect is loaded.
   }];
   let methods = [
     InterfaceMethod<[{

@@ -74,21 +74,24 @@ def HoistSumsPass : Pass<"te-hoist-sums", "func::FuncOp"> {
 }
 
 def FormRegionsPass : Pass<"te-form-regions", "func::FuncOp"> {
-  let summary = "compute elementwise ops of one shape in one launch";
+  let summary = "fuse elementwise ops of one shape into one launch";
   let description = [{
-    Elementwise `arith` and `math` ops on tensors of one shape become one
-    `linalg.generic`, for which code is generated: values between them are not
-    stored, and each input is read once. Every op still rounds its result to its
-    type, so that no bit changes. An op joins the region of an operand unless
+    Elementwise `arith` and `math` ops on tensors of one shape (a *region*) become
+    one `linalg.generic`, for which code is generated. Intermediate values are not
+    stored, and each input is read once. The result of every op is still rounded to
+    its type, so that no bit changes. The region of an operand is merged with its
+    reader, and is then computed at the position of the reader, unless
 
-    * an op outside of the region needs the operand before it;
-    * an op stands between them that runs meanwhile, and the region reads more
-      bytes for the last time than it writes;
-    * an argument that it reads is read between them, and may be overwritten there;
-    * the region would have more than 8 inputs or 4 outputs, or cost more than 64
-      additions to compile (`exp` counts as 8, `tanh` as 16).
+    * another op needs a result of the region before that position;
+    * other ops run in between, and the inputs that the region would keep alive
+      have more bytes than its results;
+    * the region reads an argument of the function that an op in between also
+      reads, because that op may update the argument in place;
+    * the merged region would have more than 8 inputs or 4 outputs, or more code
+      than 64 additions (`exp` counts as 8, `tanh` as 16), which bounds the time to
+      compile it.
 
-    Runs after `te-hoist-sums`, right before `te-convert-to-tert`.
+    The pass runs after `te-hoist-sums`, directly before `te-convert-to-tert`.
 
     ```mlir
     %a = arith.mulf %x, %y : tensor<64x32xbf16>
