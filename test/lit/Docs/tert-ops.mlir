@@ -1,5 +1,5 @@
-// Every example of the tert dialect's reference pages, parsed, verified and
-// printed. test/lint/doc_examples.py checks that each one stands here.
+// Parses, verifies and prints every example of the tert dialect's reference
+// pages. test/lint/doc_examples.py checks that the file has all of them.
 // RUN: te-opt %s | te-opt | FileCheck %s
 // RUN: te-opt %s --mlir-print-op-generic | te-opt | FileCheck %s
 // RUN: te-opt %s --emit-bytecode | te-opt | FileCheck %s

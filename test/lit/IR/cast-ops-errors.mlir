@@ -1,4 +1,4 @@
-// One violated constraint per function, named by its label.
+// Each function violates one constraint, whose label the error contains.
 // RUN: te-opt %s --split-input-file --verify-diagnostics
 
 // expected-error @below {{expected a scaled type of rank 2, or 3 for the weights of groups, but got rank 1}}
@@ -94,7 +94,7 @@ func.func private @recipe_c9() attributes {te.recipe = #te.recipe<custom, {
 
 // -----
 
-// A number that does not fit is not wrapped, and no option is given twice.
+// A number that does not fit in its type is an error, and so is an option that is given twice.
 // expected-error @below {{expected 'amax_history_len' to be from 0 to 4294967295, but got -3}}
 func.func private @recipe_negative() attributes {te.recipe = #te.recipe<delayed_scaling, {amax_history_len = -3}>}
 
@@ -572,7 +572,7 @@ func.func @quantize_shard_c2(%x: tensor<5197xbf16>) {
 
 // -----
 
-// One amax of the tensor says nothing of its blocks.
+// The amax of the tensor is not that of each block.
 module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
   func.func @quantize_shard_c3(%x: tensor<5197xbf16>) {
     // expected-error @below {{expected 'given_amax' to be given exactly for schemes with blocks, but got none with 'block_128x128'}}
@@ -583,7 +583,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size
 
 // -----
 
-// Nor of those of mx.
+// This also holds for mx schemes.
 module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
   func.func @quantize_shard_c3_mx(%x: tensor<5197xbf16>) {
     // expected-error @below {{expected 'given_amax' to be given exactly for schemes with blocks, but got none with 'mx_1x32'}}
@@ -604,7 +604,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size
 
 // -----
 
-// Not the amax of the tensor, which is the largest of them.
+// The op needs the amaxes of all blocks, not that of the tensor.
 module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
   func.func @quantize_shard_c3_nv_shape(%x: tensor<5198xbf16>, %amax: tensor<1x1xf32>) {
     // expected-error @below {{expected 'given_amax' to have shape 10x8, but got 1x1}}
@@ -755,7 +755,7 @@ func.func private @scaled_c7_columns(!te.scaled<160x128xf8E4M3FN, block_128x128,
 
 // -----
 
-// Its data are stored transposed.
+// The data of this scheme are stored transposed for axis 0.
 // expected-error @below {{or an mx scheme, but got 'nv_1x16' with 'contract = 0'}}
 func.func private @scaled_c7_nv_columns(!te.scaled<160x128xf4E2M1FN, nv_1x16, contract = 0, shard = 5198>)
 
@@ -786,7 +786,7 @@ func.func private @scaled_c7_none(!te.scaled<160x128xf8E4M3FN, per_tensor, contr
 
 // -----
 
-// A shard is no operand of a product, and of nothing else but a gather.
+// Only te.all_gather reads a shard.
 func.func @shards_are_gathered_first(%q: !te.scaled<160x128xf8E4M3FN, per_tensor, contract = 1, shard = 5197>) {
   // expected-error @below {{'te.dequantize' op operand #0 must be a scaled value without 'shard', which te.all_gather puts together}}
   %x = te.dequantize %q : !te.scaled<160x128xf8E4M3FN, per_tensor, contract = 1, shard = 5197> -> tensor<160x128xbf16>

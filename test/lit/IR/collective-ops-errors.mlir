@@ -1,4 +1,4 @@
-// One violated constraint per function, named by its label.
+// Each function violates one constraint, whose label the error contains.
 // RUN: te-opt %s --split-input-file --verify-diagnostics
 
 func.func @amax_reduce_c1(%a: tensor<f32>) {
@@ -19,7 +19,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
 
 // -----
 
-// A group that another module declares is none here.
+// Groups that another module declares are not visible here.
 module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>, #te.group<id = 3, name = "dp", axis = "dp", size = 2>]} {
   func.func @amax_reduce_c1_other(%a: tensor<f32>) {
     // expected-error @below {{expected group 1 to be declared in 'te.groups' of the module, which has 0 ('tp'), 3 ('dp')}}

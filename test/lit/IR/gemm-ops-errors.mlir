@@ -1,4 +1,4 @@
-// One violated constraint per function, named by its label.
+// Each function violates one constraint, whose label the error contains.
 // RUN: te-opt %s --split-input-file --verify-diagnostics
 
 func.func @scaled_matmul_c1(%a: !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>, %b: !te.scaled<16x64xf8E4M3FN, per_tensor, contract = 0>) {

@@ -1,4 +1,4 @@
-// One violated constraint per function, named by its label.
+// Each function violates one constraint, whose label the error contains.
 // RUN: te-opt %s --split-input-file --verify-diagnostics
 
 // expected-error @below {{expected 'groups' to be one or more, but got 0}}
@@ -16,7 +16,7 @@ func.func private @scaled_c6_swizzled(!te.scaled<32x32xf8E4M3FN, mx_1x32, swizzl
 
 // -----
 
-// Each kind of value has its own cast.
+// Each kind of value has its own cast op.
 func.func @quantize_of_groups(%x: tensor<64x64xbf16>, %s: tensor<2xf32>) {
   // expected-error @below {{must be variadic of a scaled value without 'groups' (of te.grouped_quantize)}}
   %q = te.quantize %x scale %s : tensor<64x64xbf16> -> !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>

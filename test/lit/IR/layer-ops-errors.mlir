@@ -1,4 +1,4 @@
-// One violated constraint per function, named by its label.
+// Each function violates one constraint, whose label the error contains.
 // RUN: te-opt %s --split-input-file --verify-diagnostics
 
 func.func @rms_norm_c1(%x: tensor<4x8xf32>, %g: tensor<4xf32>) {

@@ -1,6 +1,6 @@
 // RUN: te-opt %s --canonicalize | FileCheck %s
 
-// A gradient that was widened to f32 is read as it was, which has the same value; its widening stays for other readers.
+// An update reads a gradient that was only widened to f32 in its original type, which is exact. Other readers keep the widened value.
 // CHECK-LABEL: @widened
 // CHECK-SAME: %[[P:[^:]*]]: tensor<8x4xf32>, %[[G:[^:]*]]: tensor<8x4xbf16>
 // CHECK: %[[WIDE:.*]] = arith.extf %[[G]]
@@ -21,7 +21,7 @@ func.func @widened_of_sgd(%p: tensor<8xf32>, %g: tensor<8xf16>, %b: tensor<8xf32
   return %p1, %b1 : tensor<8xf32>, tensor<8xf32>
 }
 
-// What is rounded on the way, or is of 8 bits, is not read as it was.
+// Rounding in between, or an 8-bit type, prevents this.
 // CHECK-LABEL: @rounded
 // CHECK: te.sgd %{{.*}}, %[[G:.*]] lr %{{.*}} : tensor<8xf32>, tensor<8xbf16>
 // CHECK: %[[WIDE:.*]] = arith.extf %{{.*}} : tensor<8xf8E4M3FN> to tensor<8xf32>

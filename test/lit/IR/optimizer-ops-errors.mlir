@@ -1,4 +1,4 @@
-// One violated constraint per function, named by its label.
+// Each function violates one constraint, whose label the error contains.
 // RUN: te-opt %s --split-input-file --verify-diagnostics
 
 func.func @adamw_c1(%p: tensor<8xf32>, %g: tensor<4xf32>, %m: tensor<8xf32>, %v: tensor<8xf32>, %lr: tensor<f32>) {

@@ -1,4 +1,4 @@
-// One failing function for each constraint of the ops that look at values.
+// Each function violates one constraint, whose label the error contains.
 // RUN: te-opt %s --split-input-file --verify-diagnostics
 
 func.func @count_nonfinite_c1(%x: tensor<8xf32>, %n: tensor<2x4xi32>) {

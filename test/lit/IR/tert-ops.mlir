@@ -21,7 +21,7 @@ func.func @round_trip(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
   return
 }
 
-// Launches write memory, so none is merged or dropped; an unused alloc is.
+// Launches write memory, so they are neither merged nor removed. An unused alloc is removed.
 // EFFECTS-LABEL: func.func @launches_have_effects
 func.func @launches_have_effects(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
   // EFFECTS-NOT: tert.alloc
@@ -32,7 +32,7 @@ func.func @launches_have_effects(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
   return
 }
 
-// launch-c5: elementwise kernels may write where they read.
+// Elementwise kernels may write to the memory that they read (launch-c5).
 // CHECK-LABEL: func.func @in_place
 func.func @in_place(%x: !tert.buffer<256>) {
   // CHECK: tert.launch "pointwise"

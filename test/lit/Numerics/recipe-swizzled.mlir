@@ -1,5 +1,5 @@
-// A step for sm_100 multiplies swizzled values; on the reference backend it
-// gives the bytes of the step that multiplies plain ones.
+// A step for sm_100 multiplies values with swizzled scales. The
+// reference backend computes the bytes of the step without swizzling.
 // RUN: te-opt %s --te-training-pipeline="vjp=mlp target=sm_100 recipe=mxfp8_block_scaling compile-to=quantize" | FileCheck %s
 // RUN: te-run %s --entry=mlp --vjp --backend=reference --seed=1 --quiet --pipeline="target=sm_100 recipe=mxfp8_block_scaling" --outputs=%t.mx100.npz
 // RUN: te-run %s --entry=mlp --vjp --backend=reference --seed=1 --quiet --pipeline="target=reference recipe=mxfp8_block_scaling" --outputs=%t.mx.npz

@@ -1,4 +1,4 @@
-// Every violation of a module is reported in one run, and nothing is written.
+// One run reports every violation of a module, and writes nothing.
 // RUN: rm -f %t.npz
 // RUN: not te-run %s --entry=f --seed=0 --outputs=%t.npz 2>&1 | FileCheck %s
 // RUN: not ls %t.npz

@@ -1,5 +1,5 @@
-// Three micro-batches of a residual block in one step: each reads the columns of
-// both weights in its backward, and the gradients are added up.
+// A residual block with three micro-batches in one step. The backward of
+// each reads the columns of both weights, and the gradients are added.
 
 !x = tensor<64x96xbf16>
 !gamma = tensor<96xbf16>

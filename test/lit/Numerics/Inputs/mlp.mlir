@@ -1,5 +1,5 @@
-// A residual block, and its loss and training step. Sizes are multiples of 16
-// and not of 128, so that blocks, tiles and slices of k have short ends.
+// A residual block, with its loss and training step. Sizes are multiples of 16
+// but not of 128, so that blocks, tiles and slices of k are partial at the end.
 
 !x = tensor<144x176xbf16>
 !wide = tensor<320x176xbf16>

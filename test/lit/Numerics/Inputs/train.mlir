@@ -1,6 +1,6 @@
-// A small classifier of token windows with every layer op, AdamW with and
-// without weight decay, SGD with and without momentum, and its training step.
-// The number of the step is state too.
+// The training step of a small classifier of token windows, with
+// every layer op, AdamW with and without weight decay, and SGD with
+// and without momentum. The number of the step is a state, too.
 
 !ids = tensor<64xi32>
 !targets = tensor<32xi32>

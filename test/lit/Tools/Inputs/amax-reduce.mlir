@@ -1,5 +1,5 @@
-// The largest magnitude over the ranks of a group, beside something that each
-// rank has for itself.
+// An amax over the ranks of a group, and
+// a value that differs between the ranks.
 module attributes {te.groups = [#te.group<id = 0, name = "all", axis = "all", size = 2>]} {
   func.func @step(%x: tensor<4x8xf32> {te.name = "x"})
       -> (tensor<f32> {te.name = "amax"}, tensor<4x8xf32> {te.name = "y"}) {

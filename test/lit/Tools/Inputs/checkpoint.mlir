@@ -1,5 +1,5 @@
-// A training step whose states a checkpoint holds: two linear layers, their
-// AdamW moments, and what the recipe adds. And functions for wrong files.
+// A training step for checkpoints: two linear layers, their AdamW moments,
+// and the states of the recipe. There are also functions for invalid files.
 !w = tensor<64x64xf32>
 !h = tensor<32x64xbf16>
 
@@ -36,7 +36,7 @@ module {
         : tensor<f32>, tensor<f32>, !w, !w, !w, !w, !w, !w
   }
 
-  // States of every type that a step can carry.
+  // States of every type that a step supports.
   func.func @types(%a: tensor<2x3xbf16> {te.name = "a"}, %b: tensor<3xf16> {te.name = "b"},
                    %c: tensor<2xi32> {te.name = "c"},
                    %x: tensor<32x64xbf16> {te.name = "x"},

@@ -1,5 +1,5 @@
-// Two programs for te-run-compare.test that differ in what their second layer
-// reads, and one that shares no result with them.
+// Two programs for te-run-compare.test whose second layers read different
+// tensors, and a program that has no result in common with them.
 !h = tensor<32x64xbf16>
 !w = tensor<64x64xbf16>
 
@@ -18,7 +18,7 @@ module {
     return %y : !h
   }
 
-  // One weight, so one layer's name, three times.
+  // Three layers share a weight, and therefore a name.
   func.func @shared(%x: !h {te.name = "x"}, %w: !w {te.name = "w", te.weight}) -> (!h {te.name = "y"}) {
     %u = te.linear %x, %w : !h, !w -> !h
     %v = te.linear %u, %w : !h, !w -> !h

@@ -1,5 +1,5 @@
-// A cast whose scale comes from former steps. The state of the scale is two
-// named values that the step takes and returns.
+// A cast whose scale is computed in earlier steps. The states
+// of the scale are two named arguments and results of the step.
 module {
   func.func @step(%x: tensor<16x32xf32> {te.name = "x"}, %history: tensor<4xf32> {te.name = "x.amax_history"},
                   %scale: tensor<f32> {te.name = "x.scale"})

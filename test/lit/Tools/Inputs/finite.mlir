@@ -1,4 +1,4 @@
-// `x` squares itself at every step.
+// Each step replaces the state `x` with its square.
 func.func @square(%x: tensor<4x8xf32> {te.name = "x"}) -> (tensor<4x8xf32> {te.name = "x"}, tensor<4x8xf32> {te.name = "y"}) {
   %xx = arith.mulf %x, %x : tensor<4x8xf32>
   %y = arith.subf %xx, %xx : tensor<4x8xf32>

@@ -5,7 +5,7 @@ module attributes {te.recipe = #te.recipe<high_precision>} {
     return %y : tensor<16x16xf32>
   }
 
-  // The state `p` moves by -lr (1) at every step; `lr` can be fed step by step.
+  // Each step adds -lr to the state `p`; `lr` is 1 by default and may differ in each step.
   func.func @descend(%p: tensor<4xf32> {te.name = "p"}, %g: tensor<4xf32> {te.name = "g"},
                      %lr: tensor<f32> {te.name = "lr"})
       -> (tensor<4xf32> {te.name = "p"}, tensor<f32> {te.name = "rate"}) {

@@ -1,4 +1,4 @@
-// The gradient of an exchange is the opposite one; it is a rank's own, so that a parameter which all ranks have gets its sum.
+// The gradient of an exchange is the opposite exchange. It differs between ranks, so the gradient of a parameter that all ranks have is summed.
 // RUN: te-opt %s --te-differentiate | FileCheck %s
 
 module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size = 2>]} {

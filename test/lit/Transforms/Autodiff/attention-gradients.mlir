@@ -1,7 +1,7 @@
 // RUN: te-opt %s --te-differentiate --te-verify-stage=stage=autodiff --split-input-file | FileCheck %s
 
-// The gradient of a rotation is the inverse one, and of that the rotation; the
-// style stays, and tables that are arguments are not saved.
+// The gradient of a rotation is the inverse rotation, and the gradient of that is the
+// rotation. The style does not change, and tables that are arguments are not saved.
 
 // CHECK-LABEL: func.func @rotates(
 // CHECK-SAME:    %[[X:[^ ]*]]: tensor<8x8xf32>, %[[COS:[^ ]*]]: tensor<4x2xf32>, %[[SIN:[^ ]*]]: tensor<4x2xf32>, %[[DY:[^ ]*]]: tensor<8x8xf32>)
@@ -22,7 +22,7 @@ func.func private @rotation(%x: tensor<8x8xf32>, %cos: tensor<4x2xf32>, %sin: te
 
 // -----
 
-// The tables count as constants.
+// The tables are treated as constants.
 
 // CHECK-LABEL: func.func @tables(
 // CHECK:         %[[ZERO:.*]] = arith.constant dense<0.000000e+00> : tensor<4x2xf32>
@@ -39,8 +39,8 @@ func.func private @tabulated(%x: tensor<8x8xf32>, %cos: tensor<4x2xf32>) -> tens
 
 // -----
 
-// lse is asked of the forward; q, k, v, o and lse are saved; what no gradient
-// is wanted of gets none.
+// The forward returns lse, and q, k, v, o and lse are
+// saved. Operands without a requested gradient get none.
 
 // CHECK-LABEL: func.func @attends(
 // CHECK-SAME:    %[[Q:[^ ]*]]: tensor<8x8xf32>, %[[K:[^ ]*]]: tensor<8x4xf32>, %[[DY:[^ ]*]]: tensor<8x8xf32>)
@@ -65,7 +65,7 @@ func.func private @attention(%x: tensor<8x8xf32>, %k: tensor<8x4xf32>) -> tensor
 
 // -----
 
-// Sinks are saved where their gradient is wanted, and read the same o and lse.
+// The sinks are saved if their gradient is requested. Its op reads the same o and lse.
 
 // CHECK-LABEL: func.func @sinks(
 // CHECK-SAME:    %[[Q:[^ ]*]]: tensor<8x8xf32>, %[[K:[^ ]*]]: tensor<8x4xf32>, %[[S:[^ ]*]]: tensor<4xf32>, %[[DY:[^ ]*]]: tensor<8x8xf32>)
@@ -90,7 +90,7 @@ func.func private @sunk(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %x: tensor<4xf
 
 // -----
 
-// Those that no gradient is wanted of are not.
+// Otherwise, they are not saved.
 
 // CHECK-LABEL: func.func @constant_sinks(
 // CHECK-NOT:     "attention0.sinks"

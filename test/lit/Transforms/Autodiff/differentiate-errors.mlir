@@ -1,7 +1,7 @@
 // RUN: te-opt %s --te-differentiate --split-input-file --verify-diagnostics
 
-// Every op on the path is reported, not only the last; those off the path are
-// not.
+// Every op without a derivative that a gradient
+// passes through is reported. Other ops are not.
 
 func.func @f(%x: tensor<4xf32>, %k: tensor<4xf32>) -> tensor<4xf32> {
   // expected-error @below {{'math.sin' has no derivative}}
@@ -21,7 +21,7 @@ func.func @step(%x: tensor<4xf32>, %k: tensor<4xf32>, %dy: tensor<4xf32>) -> ten
 
 // -----
 
-// Derivatives of derivatives.
+// A derivative of a derivative is not supported.
 
 func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
   return %x : tensor<4xf32>
@@ -48,7 +48,7 @@ func.func @step(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
-// rsigma is for the backward; there is no rule through it.
+// rsigma is a result for the backward, which has no derivative.
 
 func.func @f(%x: tensor<4x8xf32>, %g: tensor<8xf32>) -> tensor<4xf32> {
   // expected-error @below {{'te.rms_norm' has no derivative through its result 'rsigma'}}

@@ -1,7 +1,7 @@
 // RUN: te-opt %s --te-differentiate --te-verify-stage=stage=autodiff --split-input-file | FileCheck %s
 
-// The whole of a small transformer block: residuals in one row between forward
-// and backward, rsigma asked of the forward, gradients added in reverse order.
+// A small transformer block: residuals are between forward and backward,
+// the forward returns rsigma, and gradients are added in reverse order.
 
 // CHECK-LABEL: func.func @mlp(
 // CHECK-SAME:    %[[X:[^ ]*]]: tensor<256x512xbf16>, %[[G:[^ ]*]]: tensor<512xbf16>, %[[W1:[^ ]*]]: tensor<1024x512xbf16>, %[[W2:[^ ]*]]: tensor<512x512xbf16>, %[[DY:[^ ]*]]: tensor<256x512xbf16>)
@@ -41,8 +41,8 @@ func.func private @block(%x: tensor<256x512xbf16>, %g: tensor<512xbf16>, %w1: te
 
 // -----
 
-// A training step without updates: ids get no gradient, lse is asked of the
-// loss, nothing but the residuals crosses.
+// A training step without updates: ids get no gradient, the
+// loss returns lse, and the backward reads only residuals.
 
 // CHECK-LABEL: func.func @language_model(
 // CHECK-SAME:    %[[IDS:[^ ]*]]: tensor<16xi32>, %[[TARGETS:[^ ]*]]: tensor<16xi32>, %[[TABLE:[^ ]*]]: tensor<32x64xf32>)
@@ -74,8 +74,8 @@ func.func private @loss(%ids: tensor<16xi32>, %targets: tensor<16xi32>, %table: 
 
 // -----
 
-// Only what `wrt` asks for is built, and forward ops nobody reads are dropped:
-// with y = x wT + bias itself unused, only dw and db remain.
+// Only gradients in `wrt` are computed, and unused ops of the forward
+// are removed. y = x wT + bias is not used, so only dw and db remain.
 
 // CHECK-LABEL: func.func @builds_only_what_is_asked(
 // CHECK-SAME:    %[[X:[^ ]*]]: tensor<16x32xf32>, %[[W:[^ ]*]]: tensor<64x32xf32>, %[[BIAS:[^ ]*]]: tensor<64xf32>, %[[DY:[^ ]*]]: tensor<16x64xf32>)
@@ -94,7 +94,7 @@ func.func private @linear(%x: tensor<16x32xf32>, %w: tensor<64x32xf32>, %bias: t
 
 // -----
 
-// One value given twice has two gradients, not their sum twice.
+// If one value is passed for two arguments, it has two gradients.
 
 // CHECK-LABEL: func.func @keeps_equal_arguments_apart(
 // CHECK-SAME:    %[[X:[^ ]*]]: tensor<4xf32>, %[[DY:[^ ]*]]: tensor<4xf32>)
@@ -111,8 +111,8 @@ func.func private @sub(%a: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
-// An argument that no result depends on has gradient zero; one returned as it
-// is has the cotangent.
+// An argument that no result depends on has a gradient of zero. The
+// gradient of an argument that is returned unchanged is the cotangent.
 
 // CHECK-LABEL: func.func @has_gradients_without_ops(
 // CHECK-SAME:    %[[X:[^ ]*]]: tensor<4xf32>, %[[UNUSED:[^ ]*]]: tensor<8xbf16>, %[[DY:[^ ]*]]: tensor<4xf32>)
@@ -128,8 +128,8 @@ func.func private @identity(%x: tensor<4xf32>, %unused: tensor<8xbf16>) -> tenso
 
 // -----
 
-// Layers keep the recipe of the function they were written in, and the backward
-// keeps that of its layer; residuals take the name in a layer's location.
+// Layers keep the recipe of their own function, and the backward has the
+// recipe of the layer. Residuals have the name in a layer's location.
 
 // CHECK-LABEL: func.func @keeps_recipes(
 // CHECK:         te.linear {{.*}} {te.recipe = #te.recipe<float8_block_scaling>}
@@ -153,9 +153,9 @@ func.func private @two(%x: tensor<16x16xbf16>, %w1: tensor<16x16xbf16>, %w2: ten
 
 // -----
 
-// Two micro-batches through one callee that is public, so it stays: each has
-// its own residuals, with different names, before its own backward. A cotangent
-// made before the forward is held over it like everything else.
+// Two micro-batches call one callee, which is public and therefore stays.
+// Each has its own residuals, with different names, before its own backward.
+// A cotangent that is computed before the forward is saved over it, too.
 
 // CHECK-LABEL: func.func @expands_each_use(
 // CHECK:         %[[Y0:.*]] = math.exp
@@ -181,8 +181,8 @@ func.func @exp(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
-// A value that two rules need is held once, under the name of the later one;
-// what its users send back is added up.
+// A value that two derivatives need is saved once, with the name
+// from the later one. The gradients from its users are added.
 
 // CHECK-LABEL: func.func @holds_each_value_once(
 // CHECK-SAME:    %[[X:[^ ]*]]: tensor<4xf32>, %[[DY:[^ ]*]]: tensor<4xf32>)
@@ -205,8 +205,8 @@ func.func private @square_of_exp(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
-// A GPT block's first half: mu and rsigma are asked of the norm, biases have
-// gradients of their own.
+// The first half of a GPT block: the norm returns mu
+// and rsigma, and biases have separate gradients.
 
 // CHECK-LABEL: func.func @layer_norm(
 // CHECK-SAME:    %[[X:[^ ]*]]: tensor<16x64xf32>, %[[G:[^ ]*]]: tensor<64xf32>, %[[B:[^ ]*]]: tensor<64xf32>, %[[W:[^ ]*]]: tensor<32x64xf32>, %[[BW:[^ ]*]]: tensor<32xf32>, %[[DY:[^ ]*]]: tensor<16x32xf32>)
@@ -234,7 +234,7 @@ func.func private @layer(%x: tensor<16x64xf32>, %g: tensor<64xf32>, %b: tensor<6
 
 // -----
 
-// A constant zero says that nobody uses a result: no gradient comes from there.
+// A cotangent that is a constant zero marks an unused result, through which no gradient is computed.
 // CHECK-LABEL: func.func @one_of_two_results
 // CHECK:         %[[Y:.*]] = math.exp
 // CHECK:         %[[Z:.*]] = math.tanh
@@ -256,7 +256,7 @@ func.func private @two_results(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf3
 
 // -----
 
-// The gradient of a weight [K, N] lies as the weight does.
+// The gradient of a weight [K, N] is stored as [K, N].
 // CHECK-LABEL: func.func @transposed_weight
 // CHECK-SAME:    %[[X:[^ ]*]]: tensor<16x64xf32>, %[[W:[^ ]*]]: tensor<64x32xf32>, %[[DY:[^ ]*]]: tensor<16x32xf32>
 // CHECK:         te.linear %[[X]], %[[W]] {transposed_weight}

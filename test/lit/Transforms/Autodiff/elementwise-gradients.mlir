@@ -1,9 +1,9 @@
 // RUN: te-opt %s --te-wrap-vjp=entry=f --te-differentiate --te-verify-stage=stage=autodiff --split-input-file | FileCheck %s
 
-// One function per derivative of an op of another dialect. The gradient of the
-// callee's arguments is all that is left of each.
+// Each function has the derivative of one op of another
+// dialect. Only the gradients of the callee's arguments remain.
 
-// y = a + a: both uses count.
+// y = a + a: the gradients of both uses are added.
 // CHECK-LABEL: func.func @f(
 // CHECK-SAME:    %[[A:[^ ]*]]: tensor<4xf32>, %[[DY:[^ ]*]]: tensor<4xf32>
 // CHECK:         %[[Y:.*]] = arith.addf %[[A]], %[[A]]
@@ -29,7 +29,7 @@ func.func @f(%a: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
-// y = a b: each side needs the other.
+// y = a b: the gradient of each factor needs the other factor.
 // CHECK-LABEL: func.func @f(
 // CHECK-SAME:    %[[A:[^ ]*]]: tensor<4xf32>, %[[B:[^ ]*]]: tensor<4xf32>, %[[DY:[^ ]*]]: tensor<4xf32>
 // CHECK:         %[[Y:.*]] = arith.mulf %[[A]], %[[B]]
@@ -43,7 +43,7 @@ func.func @f(%a: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
-// A constant factor is there anyway and wants no gradient.
+// A constant factor is not saved and gets no gradient.
 // CHECK-LABEL: func.func @f(
 // CHECK-SAME:    %[[A:[^ ]*]]: tensor<4xf32>, %[[DY:[^ ]*]]: tensor<4xf32>
 // CHECK:         %[[HALF:.*]] = arith.constant dense<5.000000e-01>
@@ -74,7 +74,7 @@ func.func @f(%a: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
-// y = -a, through a cast down and a cast up.
+// y = -a, with a narrowing and a widening cast.
 // CHECK-LABEL: func.func @f(
 // CHECK-SAME:    %[[A:[^ ]*]]: tensor<4xf32>, %[[DY:[^ ]*]]: tensor<4xf32>
 // CHECK:         %[[T:.*]] = arith.truncf %[[A]] : tensor<4xf32> to tensor<4xbf16>
@@ -139,7 +139,7 @@ func.func @f(%a: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
-// Reshapes undo each other.
+// The gradient of a reshape is the inverse reshape.
 // CHECK-LABEL: func.func @f(
 // CHECK-SAME:    %[[A:[^ ]*]]: tensor<2x3x4xf32>, %[[DY:[^ ]*]]: tensor<6x2x2xf32>
 // CHECK:         tensor.collapse_shape

@@ -1,4 +1,4 @@
-// The gradients of grouped layers read the sizes of the groups as the forward had them.
+// The gradients of grouped layers read the group sizes of the forward.
 // RUN: te-opt %s --te-differentiate | FileCheck %s
 
 // CHECK-LABEL: func.func @step

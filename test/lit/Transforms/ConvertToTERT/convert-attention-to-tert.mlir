@@ -1,6 +1,6 @@
 // RUN: te-opt %s --te-convert-to-tert --split-input-file | FileCheck %s
 
-// Sizes of a head come from the tables and 'heads'.
+// The size of a head follows from the tables and from 'heads'.
 // CHECK-LABEL: func.func @rotates
 // CHECK: tert.launch "rope" {head_dim = 4 : i64, heads = 2 : i64, interleaved = 1 : i32, inverse = 1 : i32, rotary_dim = 2 : i64, sequence = 3 : i64, tokens = 6 : i64, type = 1 : i32}
 func.func @rotates(%x: tensor<6x8xbf16> {te.name = "x"}, %cos: tensor<3x1xf32> {te.name = "cos"}, %sin: tensor<3x1xf32> {te.name = "sin"})
@@ -11,8 +11,8 @@ func.func @rotates(%x: tensor<6x8xbf16> {te.name = "x"}, %cos: tensor<3x1xf32> {
 
 // -----
 
-// The scale is that of a head of 4; without a reader, lse is scratch. A window of
-// -1 is none, as is a cap of 0.
+// The scale is the default for heads of size 4. lse is a temporary if
+// nothing reads it. A window of -1 means none, and so does a cap of 0.
 // CHECK-LABEL: func.func @attends
 // CHECK: tert.alloc "attention.lse" activation : !tert.buffer<96>
 // CHECK: tert.launch "attention" {causal = 1 : i32, has_sinks = 0 : i32, head_dim = 4 : i64, heads = 4 : i64, kv_heads = 2 : i64, scale = 5.000000e-01 : f32, sequence = 3 : i64, softcap = 3.000000e+01 : f32, tokens = 6 : i64, type = 0 : i32, value_dim = 4 : i64, window_left = 1 : i64}(%{{.*}}, %[[K:.*]], %[[K]], %[[NULL:.*]], %{{.*}}, %{{.*}}) : {{.*}}!tert.buffer<0>
@@ -27,7 +27,7 @@ func.func @attends(%q: tensor<6x16xf32> {te.name = "q"}, %k: tensor<6x8xf32> {te
 
 // -----
 
-// Sinks are a buffer of the forward; of their gradient the number of heads, and with it the size of one, is theirs.
+// The forward has a buffer for the sinks. For their gradient, the number of sinks determines the number of heads and the size of a head.
 // CHECK-LABEL: func.func @sinks
 // CHECK-SAME: %[[S:[^ ]*]]: !tert.buffer<16>
 // CHECK: tert.launch "attention" {causal = 0 : i32, has_sinks = 1 : i32, {{.*}}}(%{{.*}}, %[[K:.*]], %[[K]], %[[S]], %{{.*}}, %{{.*}}) :

@@ -42,7 +42,7 @@ func.func @carried_type(%w: tensor<8xf32> {te.name = "w"}, %x: tensor<4xf32>) ->
 
 // -----
 
-// Byte counts that 63 bits do not hold.
+// The numbers of bytes do not fit in 63 bits.
 func.func @overflow(
     // expected-error @below {{the runtime has no buffer for argument 'x' of type 'tensor<4294967296x1073741824xf32>'}}
     %x: tensor<4294967296x1073741824xf32> {te.name = "x"},

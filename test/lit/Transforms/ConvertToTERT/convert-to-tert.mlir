@@ -1,6 +1,6 @@
 // RUN: te-opt %s --split-input-file --te-convert-to-tert | FileCheck %s
 
-// Arguments, then results; a result named as an argument is carried.
+// Buffers of arguments come before those of results. A result with the name of an argument is carried.
 // CHECK-LABEL: func.func @signature
 // CHECK-SAME: (%[[W:[^:]*]]: !tert.buffer<256>, %[[G:[^:]*]]: !tert.buffer<256>, %{{[^:]*}}: !tert.buffer<256>, %[[Y:[^:]*]]: !tert.buffer<256>)
 // CHECK-SAME: {carried = -1 : i64, name = "w", part = "value", role = "argument", type = tensor<64xf32>}
@@ -8,7 +8,7 @@
 // CHECK-SAME: {carried = -1 : i64, name = "result1", part = "value", role = "result", type = tensor<64xf32>}
 func.func @signature(%w: tensor<64xf32> {te.name = "w"}, %g: tensor<64xf32> {te.name = "g"})
     -> (tensor<64xf32> {te.name = "w"}, tensor<64xf32>) {
-  // The old value is read here for the last time, element by element.
+  // This is the last read of the old value, and the kernel is elementwise.
   // CHECK: tert.launch "pointwise" {{.*}} op = 1 : i32, {{.*}}(%[[W]], %[[G]], %[[W]])
   %n = arith.subf %w, %g : tensor<64xf32>
   // CHECK: tert.launch "pointwise" {{.*}} op = 17 : i32, {{.*}}(%[[W]], %{{.*}}, %[[Y]])
@@ -19,7 +19,7 @@ func.func @signature(%w: tensor<64xf32> {te.name = "w"}, %g: tensor<64xf32> {te.
 
 // -----
 
-// The old state is read after the new one exists: computed aside, copied last.
+// The old state is read after the new one is computed, so the new one is copied at the end.
 // CHECK-LABEL: func.func @late_read
 // CHECK-SAME: (%[[W:[^:]*]]: !tert.buffer<256>, %{{[^:]*}}: !tert.buffer<256>, %[[Y:[^:]*]]: !tert.buffer<256>)
 func.func @late_read(%w: tensor<64xf32> {te.name = "w"})
@@ -35,7 +35,7 @@ func.func @late_read(%w: tensor<64xf32> {te.name = "w"})
 
 // -----
 
-// A matmul reads elements it has not computed yet: never in place.
+// A matmul reads elements after it wrote others, so it never runs in place.
 // CHECK-LABEL: func.func @matmul_is_not_in_place
 // CHECK-SAME: (%[[W:[^:]*]]: !tert.buffer<256>
 func.func @matmul_is_not_in_place(%w: tensor<8x8xf32> {te.name = "w"}) -> (tensor<8x8xf32> {te.name = "w"}) {
@@ -48,7 +48,7 @@ func.func @matmul_is_not_in_place(%w: tensor<8x8xf32> {te.name = "w"}) -> (tenso
 
 // -----
 
-// Optimizers update their state where it is, and only that.
+// Optimizers update only their states in place.
 // CHECK-LABEL: func.func @adamw
 // CHECK-SAME: (%[[P:[^:]*]]: !tert.buffer<256>, %[[G:[^:]*]]: !tert.buffer<128>, %[[M:[^:]*]]: !tert.buffer<256>, %[[V:[^:]*]]: !tert.buffer<256>, %[[LR:[^:]*]]: !tert.buffer<4>, %[[T:[^:]*]]: !tert.buffer<4>,
 func.func @adamw(%p: tensor<64xf32> {te.name = "p"}, %g: tensor<64xbf16> {te.name = "g"}, %m: tensor<64xf32> {te.name = "m"},
@@ -63,8 +63,8 @@ func.func @adamw(%p: tensor<64xf32> {te.name = "p"}, %g: tensor<64xbf16> {te.nam
 
 // -----
 
-// A scaled value is data and scale; absent usages are null. Views are the
-// buffer they look at, residuals give it a name and a cause.
+// A scaled value has buffers for data and scale; absent usages are null. A view has
+// the buffer of its operand, and a residual gives the buffer a name and a cause.
 // CHECK-LABEL: func.func @views_and_usages
 !row = !te.scaled<256x512xf8E4M3FN, block_1x128, pow2, contract = 1>
 func.func @views_and_usages(%x: tensor<2x128x512xbf16> {te.name = "x"}, %w: !row {te.name = "w"}) -> (tensor<256x256xbf16> {te.name = "y"}) {
@@ -82,8 +82,8 @@ func.func @views_and_usages(%x: tensor<2x128x512xbf16> {te.name = "x"}, %w: !row
 
 // -----
 
-// A splat is filled right before its first use; what the kernel always writes
-// gets memory also when nobody wants it.
+// A splat is filled directly before its first use. A buffer that
+// the kernel always writes gets memory even if nothing reads it.
 // CHECK-LABEL: func.func @constants_and_scratch
 func.func @constants_and_scratch(%x: tensor<8x64xf32> {te.name = "x"}, %g: tensor<64xf32> {te.name = "g"}) -> tensor<8x64xf32> {
   %two = arith.constant dense<2.0> : tensor<8x64xf32>
@@ -110,7 +110,7 @@ func.func @layer_norm(%x: tensor<8x64xf32> {te.name = "x"}, %g: tensor<64xf32> {
 
 // -----
 
-// After inlining nobody calls a private function.
+// After inlining, the private function has no callers.
 // CHECK-NOT: @original
 func.func private @original(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
   %y = te.linear %x, %x : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
@@ -121,7 +121,7 @@ func.func @kept() { return }
 
 // -----
 
-// The cast measures, and the state moves where it is.
+// The cast measures the amax, and the state is updated in place.
 // CHECK-LABEL: func.func @delayed_scaling
 // CHECK-SAME: (%[[X:[^:]*]]: !tert.buffer<2048>, %[[H:[^:]*]]: !tert.buffer<64>, %[[S:[^:]*]]: !tert.buffer<4>,
 func.func @delayed_scaling(%x: tensor<32x32xbf16> {te.name = "x"}, %h: tensor<16xf32> {te.name = "x.amax_history"},
@@ -143,7 +143,7 @@ func.func @delayed_scaling(%x: tensor<32x32xbf16> {te.name = "x"}, %h: tensor<16
 
 // -----
 
-// What an argument is without a value, whatever it is written as.
+// The attribute te.init of an argument, in all its spellings.
 // CHECK-LABEL: func.func @init
 // CHECK-SAME: {carried = -1 : i64, init = 1.500000e+00 : f32, name = "a"
 // CHECK-SAME: {carried = -1 : i64, init = 2.000000e+00 : f32, name = "b"
@@ -155,7 +155,7 @@ func.func @init(%a: tensor<f32> {te.name = "a", te.init = 1.5 : f32},
   return
 }
 
-// A sum of products in a result has no temporaries: every product adds to what is there.
+// A sum of GEMMs that is a result has no temporaries, because every GEMM adds to the memory of the result.
 // CHECK-LABEL: func.func @accumulates_in_place
 // CHECK-SAME: %{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}}, %[[OUT:[a-z0-9]+]]: !tert.buffer<2048>
 // CHECK-NOT: tert.alloc
@@ -170,7 +170,7 @@ func.func @accumulates_in_place(%a: tensor<32x16xbf16>, %b: tensor<32x16xbf16>, 
   return %r : tensor<32x32xbf16>
 }
 
-// What is read after the next product was made keeps memory of its own, and so does the old value of a state.
+// A value that is read after the next GEMM has its own memory, and so does the old value of a state.
 // CHECK-LABEL: func.func @keeps_what_is_read
 // CHECK: tert.alloc
 // CHECK: tert.launch "amax"
@@ -181,8 +181,8 @@ func.func @keeps_what_is_read(%a: tensor<32x16xbf16>, %w: tensor<32x32xbf16> {te
   return %q, %amax : tensor<32x32xbf16>, tensor<f32>
 }
 
-// An argument that is a result is one of the forward, which ends where the gradient of a result is first read; a gradient
-// that is a result is not.
+// An argument that is a result belongs to the forward, which ends at the
+// first read of a result's cotangent. A gradient that is a result does not.
 // CHECK-LABEL: func.func @forwards_arguments
 // CHECK-SAME: %[[X:[a-z0-9]+]]: !tert.buffer<1024>, %[[DY:[a-z0-9]+]]: !tert.buffer<1024>, %[[Y:[a-z0-9]+]]: !tert.buffer<1024>, %[[SAME:[a-z0-9]+]]: !tert.buffer<1024>, %[[DX:[a-z0-9]+]]: !tert.buffer<1024>
 // CHECK-NEXT: tert.launch "copy" {bytes = 1024 : i64}(%[[X]], %[[SAME]])

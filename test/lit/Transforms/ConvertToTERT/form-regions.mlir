@@ -1,7 +1,7 @@
 // RUN: te-opt %s --te-form-regions --split-input-file | FileCheck %s
 // RUN: te-opt %s --te-form-regions --te-convert-to-tert --split-input-file | FileCheck %s --check-prefix=LAUNCH
 
-// One launch; each value is rounded as before, and a value that others read is stored.
+// The ops become one launch. Each value is rounded as before, and values that other ops read are stored.
 // CHECK-LABEL: func.func @chain
 // CHECK: %[[R:.*]]:2 = linalg.generic {{.*}} ins(%arg0, %arg1 : tensor<4x8xbf16>, tensor<4x8xbf16>) outs(
 // CHECK-NEXT: ^bb0(%[[X:.*]]: bf16, %[[Y:.*]]: bf16, %{{.*}}: bf16, %{{.*}}: f32):
@@ -32,7 +32,7 @@ func.func @chain(%x: tensor<4x8xbf16> {te.name = "x"}, %y: tensor<4x8xbf16> {te.
 
 // -----
 
-// One op alone stays, as do ops of another shape, and one that is read before the other runs.
+// A single op, ops of another shape, and an op whose result is read before the other runs are not merged.
 // CHECK-LABEL: func.func @apart
 // CHECK-NOT: linalg.generic
 func.func @apart(%x: tensor<4x8xf32> {te.name = "x"}, %w: tensor<8x8xf32> {te.name = "w"})
@@ -47,7 +47,7 @@ func.func @apart(%x: tensor<4x8xf32> {te.name = "x"}, %w: tensor<8x8xf32> {te.na
 
 // -----
 
-// A sum that frees memory before a launch stays before it; the others are one.
+// A sum that frees memory before a launch stays before it. The other ops are merged.
 // CHECK-LABEL: func.func @frees
 // CHECK: arith.addf
 // CHECK: te.matmul
@@ -64,7 +64,7 @@ func.func @frees(%x: tensor<8x8xf32> {te.name = "x"}) -> (tensor<8x8xf32> {te.na
 
 // -----
 
-// The products are read again below; with the conversions at the end all of them would be alive until then.
+// The GEMM results are read again below. If the conversions moved to the end, all of them would be alive until then.
 // CHECK-LABEL: func.func @holds
 // CHECK-COUNT-2: arith.truncf
 // CHECK-NOT: linalg.generic
@@ -81,7 +81,7 @@ func.func @holds(%x: tensor<8x8xf32> {te.name = "x"}) -> (tensor<8x8xbf16> {te.n
 
 // -----
 
-// The update overwrites its parameter, whose old value was read before.
+// The update overwrites its parameter in place, and the old value is read before it.
 // CHECK-LABEL: func.func @updates
 // CHECK: arith.negf
 // CHECK: te.sgd
@@ -96,7 +96,7 @@ func.func @updates(%w: tensor<8x8xf32> {te.name = "w"}, %g: tensor<8x8xf32> {te.
 
 // -----
 
-// Five times tanh would take long to compile at once.
+// Five tanh exceed the limit for the time to compile a region.
 // CHECK-LABEL: func.func @long
 // CHECK-COUNT-2: linalg.generic
 func.func @long(%x: tensor<8x8xf32> {te.name = "x"}) -> (tensor<8x8xf32> {te.name = "y"}) {

@@ -2,7 +2,7 @@
 
 module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 2>]} {
 
-// Two sums wait at the end; each moves to where its last summand is made, and the second after the first, which it reads.
+// Each of the two sums moves from the end to the producer of its last summand. The second stays after the first, which it reads.
 // CHECK-LABEL: @sums_of_micro_batches
 // CHECK:      %[[A:.*]] = te.activation <relu> %arg0
 // CHECK-NEXT: %[[B:.*]] = te.activation <relu> %arg1
@@ -21,7 +21,7 @@ func.func @sums_of_micro_batches(%x: tensor<32x32xbf16>, %y: tensor<32x32xbf16>)
   return %abc, %other : tensor<32x32xbf16>, tensor<32x32xbf16>
 }
 
-// Two sums whose last summand is the same op stay in order, and the third reads both.
+// Two sums with the same last summand stay in order. The third sum reads both.
 // CHECK-LABEL: @sums_at_one_place
 // CHECK:      %[[D:.*]]:2 = te.quantize
 // CHECK:      %[[C:.*]] = te.activation <silu>
@@ -41,7 +41,7 @@ func.func @sums_at_one_place(%x: tensor<32x32xbf16>) -> (tensor<32x32xbf16>, ten
   return %abc, %other : tensor<32x32xbf16>, tensor<32x32xbf16>
 }
 
-// What somebody else reads, or the caller keeps, is not freed by an addition.
+// An addition does not free a value that another op reads, or that the caller has.
 // CHECK-LABEL: @stays_where_nothing_is_freed
 // CHECK:      %[[A:.*]] = te.activation <relu>
 // CHECK-NEXT: %[[B:.*]] = te.activation <gelu>
@@ -57,8 +57,8 @@ func.func @stays_where_nothing_is_freed(%x: tensor<32x32xbf16>) -> (tensor<32x32
   return %s, %t : tensor<32x32xbf16>, tensor<32x32xbf16>
 }
 
-// An update is the end of its gradient, and is written where its parameter is: it stands behind the gradient, or behind
-// the last other reader of what it overwrites.
+// An update is the last use of its gradient, and is written in place. It moves to
+// directly after the gradient, or after the last other reader of what it overwrites.
 // CHECK-LABEL: @updates
 // CHECK:      %[[GW:.*]] = te.matmul
 // CHECK-NEXT: te.sgd %arg0, %[[GW]]
@@ -77,7 +77,7 @@ func.func @updates(%w: tensor<32x32xbf16>, %u: tensor<32x32xbf16>, %x: tensor<32
   return %w1, %u1, %y, %z : tensor<32x32xbf16>, tensor<32x32xbf16>, tensor<32x32xbf16>, tensor<32x32xbf16>
 }
 
-// A view of what an update overwrites is read where the view is.
+// A reader of a view of the overwritten value counts where the view is read.
 // CHECK-LABEL: @updates_behind_readers_of_views
 // CHECK: te.matmul %{{.*}}, %{{.*}} contract = [1, 1]
 // CHECK-NEXT: te.sgd
@@ -94,7 +94,7 @@ func.func @updates_behind_readers_of_views(%w: tensor<32x32xbf16>, %x: tensor<32
   return %w1, %d, %z : tensor<32x32xbf16>, tensor<8x8xbf16>, tensor<32x32xbf16>
 }
 
-// A gradient that the caller gets, and a parameter that it gets as it was, are held to the end anyway.
+// A gradient that is a result, and a parameter that is returned unchanged, are alive until the end, so the update does not move.
 // CHECK-LABEL: @updates_that_free_nothing
 // CHECK: te.activation <gelu>
 // CHECK-NEXT: te.sgd
@@ -109,7 +109,7 @@ func.func @updates_that_free_nothing(%w: tensor<32x32xbf16>, %u: tensor<32x32xbf
   return %w1, %gw, %u1, %u, %y : tensor<32x32xbf16>, tensor<32x32xbf16>, tensor<32x32xbf16>, tensor<32x32xbf16>, tensor<32x32xbf16>
 }
 
-// Who reads the old parameter below its update keeps the update where it is; two updates of one moment stay in order, too.
+// A reader of the old parameter below the update prevents a move. Two updates of one moment stay in order, too.
 // CHECK-LABEL: @readers_below
 // CHECK: te.matmul
 // CHECK-NEXT: te.activation <gelu>
@@ -134,7 +134,7 @@ func.func @readers_below(%w: tensor<32x32xf32>, %u: tensor<32x32xf32>, %v: tenso
   return %d, %u1, %v1, %h, %w1 : tensor<32x32xf32>, tensor<32x32xf32>, tensor<32x32xf32>, tensor<32x32xbf16>, tensor<32x32xf32>
 }
 
-// The update of a gradient of several ranks would wait for them.
+// The update of a gradient that comes from a collective would wait for it, so it does not move.
 // CHECK-LABEL: @update_behind_a_collective
 // CHECK: te.all_reduce
 // CHECK-NEXT: arith.addf

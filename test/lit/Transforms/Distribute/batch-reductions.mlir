@@ -1,11 +1,11 @@
-// The fewest reductions that leave every reader where it is.
+// The pass forms the fewest reductions without moving a reader.
 // RUN: te-opt %s --te-batch-reductions | FileCheck %s
 // RUN: te-opt %s --te-batch-reductions=most-bytes=520 | FileCheck %s --check-prefix=MOST
 // RUN: te-opt %s --te-batch-reductions=most-bytes=519 | FileCheck %s --check-prefix=FEWER
 
 module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 2>, #te.group<id = 1, name = "dp", axis = "dp", size = 2>]} {
 
-// Amaxes of arguments are taken where the first is read.
+// Amaxes of arguments are measured before the first reader.
 // CHECK-LABEL: func.func @arguments
 // CHECK: %[[A:.*]] = te.amax %arg0
 // CHECK-NEXT: %[[B:.*]] = te.amax %arg1
@@ -23,8 +23,8 @@ func.func @arguments(%x: tensor<16x16xbf16>, %w: tensor<16x16xbf16>) -> (tensor<
   return %sa, %sb : tensor<f32>, tensor<f32>
 }
 
-// Rounded masters are measured where the first is read: 2 times 256 bytes wait, and 2 times 4 of amaxes. Where those are too many,
-// what is read later is reduced later.
+// Amaxes of rounded master weights are measured before the first reader. 2 times 256 bytes and 2
+// amaxes of 4 bytes wait; if the limit is lower, amaxes that are read later are reduced later.
 // CHECK-LABEL: func.func @masters
 // CHECK: %[[V:.*]] = arith.truncf %arg0
 // CHECK: %[[A:.*]] = te.partial_amax %[[V]]
@@ -57,7 +57,7 @@ func.func @masters(%v: tensor<128xf32>, %w: tensor<128xf32>)
   return %vq, %wq : !te.scaled<16x16xf4E2M1FN, nv_16x16, contract = 1, shard = 128>, !te.scaled<32x8xf8E4M3FN, block_128x128, contract = 1, shard = 128>
 }
 
-// The second amax is of what the first decides.
+// The second amax depends on a result of the first reduction.
 // CHECK-LABEL: func.func @chain
 // CHECK-COUNT-2: te.amax_reduce %{{[^,]*}} group 0
 func.func @chain(%x: tensor<16x16xbf16>) -> tensor<f32> {
@@ -71,7 +71,7 @@ func.func @chain(%x: tensor<16x16xbf16>) -> tensor<f32> {
   return %rb : tensor<f32>
 }
 
-// An amax of an amax of the group stays where it is.
+// An amax of a reduced amax does not move.
 // CHECK-LABEL: func.func @twice
 // CHECK-COUNT-2: te.amax_reduce %{{[^,]*}} group 0
 func.func @twice(%a: tensor<f32>) -> tensor<f32> {
@@ -80,7 +80,7 @@ func.func @twice(%a: tensor<f32>) -> tensor<f32> {
   return %s : tensor<f32>
 }
 
-// Over two axes, one after the other: one reduction for each.
+// Reductions over two axes run one after the other, one for each axis.
 // CHECK-LABEL: func.func @axes
 // CHECK: %[[T:.*]]:2 = te.amax_reduce %arg0, %arg1 group 0
 // CHECK-NEXT: %[[D:.*]]:2 = te.amax_reduce %[[T]]#0, %[[T]]#1 group 1
@@ -96,7 +96,7 @@ func.func @axes(%a: tensor<f32>, %b: tensor<f32>) -> (tensor<f32>, tensor<f32>) 
   return %sa, %sb : tensor<f32>, tensor<f32>
 }
 
-// Both usages of an NVFP4 cast: the rotated tensor is made before the first.
+// Both usages of an NVFP4 cast are reduced together, because the Hadamard transform moves before the first.
 // CHECK-LABEL: func.func @both_usages
 // CHECK: te.hadamard
 // CHECK: te.amax_reduce %{{.*}}, %{{.*}} group 0
@@ -111,7 +111,7 @@ func.func @both_usages(%x: tensor<16x16xbf16>) -> (tensor<f32>, tensor<f32>) {
   return %sa, %rb : tensor<f32>, tensor<f32>
 }
 
-// One amax that two ops reduce is reduced once.
+// An amax that two ops reduce is reduced once.
 // CHECK-LABEL: func.func @same
 // CHECK: %[[R:.*]] = te.amax_reduce %arg0 group 0
 // CHECK-NEXT: return %[[R]], %[[R]]

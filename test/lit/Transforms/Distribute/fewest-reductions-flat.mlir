@@ -1,5 +1,5 @@
-// The amaxes of the blocks of all flat masters of a step are known from its start, once the masters are rounded: one reduction. Those of
-// MX are of rows and of columns.
+// The amaxes of the blocks of all flat master weights are available at the start of a step, after
+// these are rounded, so there is one reduction. MX schemes have amaxes of rows and of columns.
 // RUN: te-opt %s --te-training-pipeline="vjp=flat compile-to=fuse recipe=float8_block_scaling report=precision" -o /dev/null 2>&1 | FileCheck %s --check-prefix=FLAT
 // RUN: te-opt %s --te-training-pipeline="vjp=flat compile-to=fuse target=reference recipe=nvfp4_block_scaling report=precision" -o /dev/null 2>&1 | FileCheck %s --check-prefix=FLAT4
 // RUN: te-opt %s --te-training-pipeline="vjp=flat compile-to=fuse target=reference recipe=mxfp8_block_scaling report=precision" -o /dev/null 2>&1 | FileCheck %s --check-prefix=FLATMX

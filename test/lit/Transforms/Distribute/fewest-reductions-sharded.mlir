@@ -1,4 +1,4 @@
-// The amaxes of all sharded weights of a step are known from its start: one reduction, whatever is gathered again in the backward.
+// The amaxes of all sharded weights are available at the start of a step, so there is one reduction, although weights are gathered twice.
 // RUN: te-opt %s --te-training-pipeline="vjp=sharded compile-to=fuse recipe=float8_current_scaling report=precision" -o /dev/null 2>&1 | FileCheck %s
 // RUN: te-opt %s --te-training-pipeline="vjp=sharded compile-to=fuse recipe=delayed_scaling report=precision" -o /dev/null 2>&1 | FileCheck %s --check-prefix=DELAYED
 // RUN: te-opt %s --te-training-pipeline="vjp=sharded compile-to=fuse recipe=float8_block_scaling report=precision" -o /dev/null 2>&1 | FileCheck %s --check-prefix=BLOCK

@@ -1,6 +1,6 @@
-// Four layers in a step: as few reductions as the order of their uses permits. Under delayed scaling all twelve amaxes go together at
-// the end. Under current scaling a column-parallel layer needs its input's before its product, a row-parallel one its dy's; the last
-// dy is an argument, so its amax goes with that of x.
+// A step with four layers has as few reductions as the order of their uses permits. With delayed scaling, all twelve
+// amaxes are reduced together at the end. With current scaling, a column-parallel layer needs the amax of its input before
+// its GEMM, and a row-parallel one needs that of dy. The last dy is an argument, so its amax is reduced with that of x.
 // RUN: te-opt %s --te-training-pipeline="vjp=step compile-to=fuse recipe=delayed_scaling report=precision" -o /dev/null 2>&1 | FileCheck %s --check-prefix=DELAYED
 // RUN: te-opt %s --te-training-pipeline="vjp=step compile-to=fuse recipe=float8_current_scaling report=precision" -o /dev/null 2>&1 | FileCheck %s --check-prefix=CURRENT
 // RUN: te-opt %s --te-training-pipeline="vjp=step compile-to=schedule recipe=delayed_scaling" | FileCheck %s --check-prefix=LAUNCHES
@@ -9,7 +9,7 @@
 // DELAYED: amax_reduce tp 1 12 48
 // CURRENT: amax_reduce tp 3 4 16
 
-// Amaxes are made where they are reduced, without copies.
+// Amaxes are written where they are reduced, without copies.
 // LAUNCHES-LABEL: func.func @step
 // LAUNCHES: %[[AMAXES:.*]] = tert.alloc "amax_reduce.amaxes"
 // LAUNCHES: tert.slice %[[AMAXES]] offset 4

@@ -1,4 +1,4 @@
-// What a parallel layer and its gradients become, in every mode.
+// The ops that replace a parallel layer and its gradients, in every mode.
 // RUN: te-opt %s --pass-pipeline="builtin.module(func.func(te-insert-collectives))" | FileCheck %s
 
 module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>,
@@ -19,7 +19,7 @@ func.func @column(%x: tensor<16x4xbf16>, %w: tensor<8x4xbf16>, %b: tensor<8xbf16
   return %y, %dx, %dw : tensor<16x8xbf16>, tensor<16x4xbf16>, tensor<8x4xbf16>
 }
 
-// The recipe of the layer stays on it.
+// The new layer has the recipe of the parallel one.
 // CHECK-LABEL: @column_sequence
 // CHECK: %[[ALL:.*]] = te.all_gather %[[X:.*]] group 0 axis 0 : tensor<4x4xbf16> -> tensor<16x4xbf16>
 // CHECK-NEXT: te.linear %[[ALL]], %{{.*}} {te.recipe = #te.recipe<mxfp8_block_scaling>}
@@ -35,7 +35,7 @@ func.func @column_sequence(%x: tensor<4x4xbf16>, %w: tensor<8x4xbf16>, %dy: tens
   return %y, %dx, %dw : tensor<16x8xbf16>, tensor<4x4xbf16>, tensor<8x4xbf16>
 }
 
-// The bias is added once, to the sum.
+// The bias is added once, after the sum over the ranks.
 // CHECK-LABEL: @row(
 // CHECK: %[[Y:.*]] = te.linear %{{.*}}, %{{.*}} : tensor<16x4xbf16>
 // CHECK-NEXT: %[[SUM:.*]] = te.all_reduce %[[Y]] group 0 : tensor<16x8xbf16>
@@ -67,7 +67,7 @@ func.func @row_sequence(%x: tensor<16x4xbf16>, %w: tensor<8x4xbf16>, %b: tensor<
   return %y, %dx, %dw : tensor<4x8xbf16>, tensor<16x4xbf16>, tensor<8x4xbf16>
 }
 
-// One rank has all there is.
+// A group of one rank needs no collectives.
 // CHECK-LABEL: @one_rank
 // CHECK-NOT: te.reduce_scatter
 // CHECK: te.linear %{{.*}}, %{{.*}} bias %{{.*}} : tensor<8xbf16> : tensor<16x4xbf16>

@@ -1,4 +1,4 @@
-// The order of amaxes, casts, gathers and products for each recipe, of a
+// The order of amaxes, casts, gathers and GEMMs for each recipe, for a
 // column-parallel and a row-parallel layer with sequence parallelism.
 // RUN: te-opt %s --te-training-pipeline="vjp=step compile-to=quantize recipe=float8_current_scaling" | FileCheck %s --check-prefixes=CHECK,CURRENT
 // RUN: te-opt %s --te-training-pipeline="vjp=step compile-to=quantize recipe=float8_block_scaling" | FileCheck %s --check-prefixes=CHECK,BLOCK
@@ -15,13 +15,13 @@
 
 // CHECK-LABEL: func.func @step
 
-// Forward, column: the amax is the group's; bytes are gathered.
+// Forward, column: the amax is reduced over the group, and the cast is gathered as bytes.
 // CURRENT: %[[AMAX:.*]] = te.amax %arg0
 // CURRENT: %[[ALL:.*]] = te.amax_reduce %[[AMAX]] group 0
 // CURRENT: %[[SCALE:.*]] = te.compute_scale %[[ALL]]
 // CURRENT: %[[XQ:.*]] = te.quantize %arg0 scale %[[SCALE]]
 // CURRENT: te.all_gather %[[XQ]] group 0 axis 0 : !te.scaled<128x256xf8E4M3FN, per_tensor, contract = 1> -> !te.scaled<256x256xf8E4M3FN, per_tensor, contract = 1>
-// The weight is scaled for this rank alone.
+// The scale of the weight is that of this rank only.
 // CURRENT-NOT: te.amax_reduce
 // CURRENT: te.scaled_matmul
 // BLOCK-NOT: te.amax
@@ -36,16 +36,16 @@
 // NV: te.all_gather %{{.*}} group 0 axis 0 : !te.scaled<128x256xf4E2M1FN, nv_1x16, contract = 1>
 // NV: te.scaled_matmul
 
-// Forward, row: the sum is of what both ranks made.
+// Forward, row: the results of both ranks are summed.
 // CHECK: te.scaled_matmul
 // CHECK: te.reduce_scatter %{{.*}} group 0 axis 0 : tensor<256x256xbf16> -> tensor<128x256xbf16>
 
-// What is held of x is this rank's part.
+// Only this rank's part of x is saved.
 // CURRENT: te.residual %[[XQ]]
 // BLOCK: te.residual %[[X]]#1
 // MX: te.residual %[[X]]#1
 
-// Backward, row: dy is gathered after its cast, with the group's amax.
+// Backward, row: dy is gathered after its cast, which uses the group's amax.
 // CURRENT: te.amax_reduce
 // CURRENT: %[[DY:.*]] = te.all_gather %{{.*}} : !te.scaled<128x256xf8E5M2, per_tensor, contract = 1>
 // CURRENT: te.scaled_matmul %[[DY]]
@@ -58,21 +58,21 @@
 // NV: te.amax_reduce
 // NV: te.all_gather %{{.*}} : !te.scaled<128x256xf4E2M1FN, nv_1x16, hadamard, contract = 0>
 
-// Backward, column: dx in high precision; x is gathered again.
+// Backward, column: dx is computed in high precision, and x is gathered again.
 // CHECK: te.reduce_scatter %{{.*}} group 0 axis 0 : tensor<256x256xbf16> -> tensor<128x256xbf16>
 // CURRENT: %[[X:.*]] = te.all_gather %{{.*}} : !te.scaled<128x256xf8E4M3FN, per_tensor, contract = 1>
 // CURRENT: te.transpose %[[X]]
 // BLOCK: te.all_gather %{{.*}} : !te.scaled<128x256xf8E4M3FN, block_1x128, pow2, contract = 0>
 // MX: te.all_gather %{{.*}} : !te.scaled<128x256xf8E4M3FN, mx_1x32, contract = 0>
 
-// Every slot is reduced over all ranks, at the end, and no gather waits for it.
+// Every slot is reduced over all ranks at the end, and no gather waits for that.
 // DELAYED-LABEL: func.func @step
 // DELAYED: te.all_gather %{{.*}} : !te.scaled<128x256xf8E4M3FN, per_tensor, contract = 1>
 // DELAYED-NOT: te.amax_reduce %{{.*}} te.all_gather
 // DELAYED: te.amax_reduce
 // DELAYED-NEXT: te.delayed_scaling_update
 
-// Dequantised before the gather, as nothing else is held.
+// x is dequantised before the gather, because nothing else is saved.
 // DEQUANTIZED-LABEL: func.func @step
 // DEQUANTIZED: te.amax_reduce
 // DEQUANTIZED: te.all_gather %{{.*}} : !te.scaled

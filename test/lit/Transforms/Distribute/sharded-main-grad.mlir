@@ -1,4 +1,4 @@
-// The gradient of a shard, added up over micro-batches: products of f32 are summed over the ranks, and nothing is rounded.
+// The gradient of a shard is accumulated over micro-batches: f32 results of GEMMs are summed over the ranks, without rounding.
 // RUN: te-opt %s --te-training-pipeline="vjp=layer compile-to=quantize recipe=float8_current_scaling main-grad=true" | FileCheck %s
 
 // CHECK-LABEL: func.func @layer

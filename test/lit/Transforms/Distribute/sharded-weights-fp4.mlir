@@ -1,4 +1,4 @@
-// A flat shard of a weight is cast to FP4 before it is gathered: an amax of each block, one reduction for both levels of scales.
+// A flat shard of a weight is cast to FP4 before it is gathered. There is an amax for each block, and one reduction for both levels of scales.
 // RUN: te-opt %s --te-training-pipeline="vjp=flat compile-to=quantize target=reference recipe=nvfp4_block_scaling" | FileCheck %s --check-prefix=NV
 // RUN: te-opt %s --te-training-pipeline="vjp=flat compile-to=schedule target=reference recipe=nvfp4_block_scaling" | FileCheck %s --check-prefix=NVLAUNCH
 // RUN: te-opt %s --te-training-pipeline="vjp=flat compile-to=fuse target=reference recipe=nvfp4_block_scaling report=precision" -o /dev/null | FileCheck %s --check-prefix=NVBYTES
@@ -6,7 +6,7 @@
 // RUN: te-opt %s --te-training-pipeline="vjp=flat_1d compile-to=quantize target=reference recipe=nvfp4_block_scaling" | FileCheck %s --check-prefix=NV1D
 // RUN: te-opt %s --te-training-pipeline="vjp=flat_1d compile-to=quantize target=reference recipe=nvfp4_block_scaling" --remarks-filter='.*' 2>&1 >/dev/null | FileCheck %s --check-prefix=REFUSED
 
-// Two values a byte: a quarter of bf16, and one amax for 256 elements. Columns follow from rows.
+// Two values in a byte are a quarter of the bytes of bf16, with one amax for 256 elements. Columns are computed from rows.
 // NV-LABEL: func.func @flat
 // NV: %[[W:.*]] = arith.truncf %arg1
 // NV: %[[PART:.*]] = te.partial_amax %[[W]] group 0 of [128, 256] blocks [16, 16] : tensor<20000xbf16> -> tensor<8x16xf32>
@@ -30,7 +30,7 @@
 // NVKEPT: te.partial_amax %{{.*}} unless %[[SKIP:[^ ]*]] group 0
 // NVKEPT: te.quantize_shard %{{.*}} amax %{{.*}} group 0 into %{{.*}} unless %[[SKIP]]
 
-// Of 1x16 blocks the rows are cast in the shard, the columns of what was gathered.
+// With 1x16 blocks, rows are cast in the shard, and columns are cast from the gathered tensor.
 // NV1D-LABEL: func.func @flat_1d
 // NV1D: %[[W:.*]] = arith.truncf %arg1
 // NV1D: %[[PART:.*]] = te.partial_amax %[[W]] group 0 of [128, 256] blocks [1, 16] : tensor<20000xbf16> -> tensor<128x16xf32>

@@ -1,5 +1,5 @@
-// A weight that is sharded over the ranks is cast before it is gathered, with one amax over the group where there is one; gathered
-// again in the backward; and its gradient is summed and scattered, in f32 for an f32 master.
+// A sharded weight is cast before it is gathered, with an amax over the group if the recipe has one. It is
+// gathered again in the backward. Its gradient is summed and scattered, in f32 for an f32 master weight.
 // RUN: te-opt %s --te-training-pipeline="vjp=layer compile-to=quantize recipe=float8_current_scaling" | FileCheck %s --check-prefixes=CHECK,CURRENT
 // RUN: te-opt %s --te-training-pipeline="vjp=layer compile-to=quantize recipe=float8_block_scaling" | FileCheck %s --check-prefixes=CHECK,BLOCK
 // RUN: te-opt %s --te-training-pipeline="vjp=layer compile-to=quantize recipe=high_precision" | FileCheck %s --check-prefixes=CHECK,HIGH
@@ -27,7 +27,7 @@
 // BLOCK-NOT: te.amax
 // BLOCK: te.all_gather %{{.*}} group 0 axis 0 : !te.scaled<128x256xf8E4M3FN, block_128x128, pow2, contract = 1>
 // HIGH: te.all_gather %arg1
-// A shard is held, not what was gathered.
+// The shard is saved, not the gathered weight.
 // CURRENT: %[[HELD:.*]] = te.residual %{{.*}} : !te.scaled<128x256xf8E4M3FN, per_tensor, contract = 1>
 // CURRENT: %[[AGAIN:.*]] = te.all_gather %[[HELD]]
 // CURRENT: te.transpose %[[AGAIN]]
@@ -44,7 +44,7 @@
 // MASTER: te.reduce_scatter %[[DW]] group 0 axis 0 : tensor<256x256xf32> -> tensor<128x256xf32>
 // MASTER-NOT: arith.extf
 
-// Flat: gathered as it is, and again in the backward; the product is of f32 here, too.
+// A flat shard is gathered in high precision, and again in the backward. The GEMM's result is f32 here, too.
 // FLAT-LABEL: func.func @flat
 // FLAT: %[[ROUNDED:.*]] = arith.truncf %arg1
 // FLAT: te.all_gather %[[ROUNDED]] group 0 axis 0 : tensor<20000xbf16> -> tensor<32768xbf16>
@@ -53,7 +53,7 @@
 // FLAT: te.matmul {{.*}} -> tensor<128x256xf32>
 // FLAT: te.reduce_scatter %{{.*}} group 0 axis 0 : tensor<32768xf32> -> tensor<20000xf32>
 
-// In 8 bits: a block that is cut has the amax of all that have some of it. What is cast is held, gathered again and transposed.
+// In 8 bits: the amax of a block that is cut is reduced over the ranks that have a part of it. The cast is saved, gathered again and transposed.
 // FLAT8-LABEL: func.func @flat
 // FLAT8: %[[W:.*]] = arith.truncf %arg1
 // FLAT8: %[[PART:.*]] = te.partial_amax %[[W]] group 0 of [128, 256] blocks [128, 128] : tensor<20000xbf16> -> tensor<1x2xf32>
@@ -64,13 +64,13 @@
 // FLAT8: %[[AGAIN:.*]] = te.all_gather %[[HELD]] group 0 axis 0
 // FLAT8: te.transpose %[[AGAIN]]
 
-// One scale that all ranks have, of amaxes of all.
+// All ranks have one scale, which is computed from all amaxes.
 // DELAYED-LABEL: func.func @flat
 // DELAYED: te.quantize_shard %{{.*}} scale %{{.*}} : tensor<20000xbf16> -> !te.scaled<128x256xf8E4M3FN, per_tensor, contract = 1, shard = 20000>
 // DELAYED: te.all_gather {{.*}} shard = 20000>
 // DELAYED: te.amax_reduce
 
-// The flag of micro-batches keeps the shard; the reduction runs all the same.
+// The flag of micro-batches keeps the cached shard, but the reduction always runs.
 // KEPT-LABEL: func.func @flat
 // KEPT: te.partial_amax %{{.*}} unless %[[SKIP:[^ ]*]] group 0
 // KEPT: te.amax_reduce
@@ -88,18 +88,18 @@
 // LAUNCH: tert.launch "quantize_shard" {{.*}}count = 20000 : i64
 // LAUNCH: tert.launch "all_gather" {bytes = 20000 : i64
 
-// With one scale a run is cast as rows of a power of two; 20000 has 32 of them at most, so it is one row.
+// With one scale, a run is cast as rows whose length is a power of two. 20,000 is a multiple of 32 but not of 64, so it is cast as one row.
 // ROWS-LABEL: func.func @flat
 // ROWS: tert.launch "quantize_tensor" {cols = 20000 : i64, fp8_type = 3 : i32, matrices = 1 : i64, rows = 1 : i64
 // ROWS-LABEL: func.func @even_flat
 // ROWS: tert.launch "quantize_tensor" {cols = 4096 : i64, fp8_type = 3 : i32, matrices = 1 : i64, rows = 4 : i64
 
-// Half of the bytes of bf16, for both gathers.
+// Both gathers have half the bytes of bf16.
 // BYTES: amax_reduce dp 1 1 8
 // BYTES: all_gather dp 2 2 40000
 // BYTES16: all_gather dp 2 2 80000
 
-// Columns do not follow from rows: each usage is a cast of the shard, with the amaxes of its own blocks.
+// Columns cannot be computed from rows: each usage is a cast of the shard, with the amaxes of its own blocks.
 // MX-LABEL: func.func @flat
 // MX: %[[W:.*]] = arith.truncf %arg1
 // MX: %[[PART:.*]] = te.partial_amax %[[W]] group 0 of [128, 256] blocks [1, 32] : tensor<20000xbf16> -> tensor<128x8xf32>
@@ -118,11 +118,11 @@
 // MXLAUNCH-DAG: tert.launch "quantize_shard" {{.*}}axis = 1 : i32{{.*}}scheme = 3 : i32
 // MXLAUNCH-DAG: tert.launch "quantize_shard" {{.*}}axis = 0 : i32{{.*}}scheme = 3 : i32
 
-// One reduction for both usages.
+// Both usages share a reduction.
 // MXBYTES: amax_reduce dp 1 2 8192
 // MXBYTES: all_gather dp 2 2 40000
 
-// Amaxes of blocks of 32 have an eighth of the bytes of the whole cast: they are no scalars that are held for nothing.
+// The amaxes of blocks of 32 elements have an eighth of the bytes of the whole cast, so saving them has a cost.
 // MXREMAT-LABEL: func.func @flat
 // MXREMAT: te.partial_amax %{{.*}} blocks [1, 32]
 // MXREMAT-NOT: blocks [32, 1]
@@ -132,7 +132,7 @@
 
 // TURNED: gather-precision{{.*}}Function=turned | Reason="the weight is stored as [K, N]", Remark="'w' is gathered in high precision"
 
-// 160 rows in shards of 96: 96 and 64. The gradient has zeros behind its end.
+// 160 rows are divided into shards of 96, of which the second has 64. The gradient has zeros after the end.
 // UNEVEN-LABEL: func.func @uneven
 // UNEVEN: tert.launch "all_gather" {bytes = 24576 : i64
 // UNEVEN: tert.launch "copy_strided" {bytes = 24576 : i64, parts = 1 : i64

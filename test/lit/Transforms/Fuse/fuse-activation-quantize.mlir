@@ -27,7 +27,7 @@ func.func @backward(%dy: tensor<32x128xbf16>, %x: tensor<32x128xbf16>) -> !te.sc
   return %q : !te.scaled<32x128xf8E5M2, block_1x128, contract = 1>
 }
 
-// Halves that lie apart are fused forward; their gradients are two tensors.
+// Two halves in separate tensors are fused in the forward. Their gradients are two tensors.
 // CHECK-LABEL: func.func @gated
 // CHECK-NEXT: te.activation_quantize <swiglu> %{{.*}}, %{{.*}} : tensor<32x128xbf16>, tensor<32x128xbf16> -> !te.scaled
 // CHECK-NEXT: te.activation_backward <swiglu>
@@ -40,7 +40,7 @@ func.func @gated(%dy: tensor<32x128xbf16>, %x: tensor<32x128xbf16>, %g: tensor<3
   return %q, %d : !te.scaled<32x128xf8E4M3FN, block_1x128, contract = 1>, !te.scaled<32x128xf8E5M2, block_1x128, contract = 1>
 }
 
-// The high-precision result is held: it must be stored anyway.
+// The high-precision result is saved, so it must be stored and is not fused.
 // CHECK-LABEL: func.func @result_has_another_reader
 // CHECK-NEXT: te.activation <silu>
 // CHECK-NEXT: te.quantize
@@ -67,7 +67,7 @@ func.func @amax_is_read(%x: tensor<32x128xbf16>) -> (!te.scaled<32x128xf8E4M3FN,
   return %q, %a : !te.scaled<32x128xf8E4M3FN, block_1x128, contract = 1>, tensor<f32>
 }
 
-// Of a weight: under the flag nothing is cast.
+// A cast of a weight: nothing is cast if the flag is set.
 // CHECK-LABEL: func.func @cast_is_kept
 // CHECK: te.quantize %{{.*}} into %{{.*}} unless %{{.*}}
 func.func @cast_is_kept(%w: tensor<32x128xbf16>, %old: !te.scaled<32x128xf8E4M3FN, block_1x128, contract = 1>, %flag: tensor<f32>)
@@ -77,7 +77,7 @@ func.func @cast_is_kept(%w: tensor<32x128xbf16>, %old: !te.scaled<32x128xf8E4M3F
   return %q : !te.scaled<32x128xf8E4M3FN, block_1x128, contract = 1>
 }
 
-// Without a cast there is nothing to say.
+// Without a cast there is no remark.
 // CHECK-LABEL: func.func @plain
 // CHECK-NEXT: te.activation <silu>
 func.func @plain(%x: tensor<32x128xbf16>) -> tensor<32x128xbf16> {
@@ -85,7 +85,7 @@ func.func @plain(%x: tensor<32x128xbf16>) -> tensor<32x128xbf16> {
   return %y : tensor<32x128xbf16>
 }
 
-// The parameters of the clamp go along.
+// The parameters of the clamp are kept.
 // CHECK-LABEL: func.func @clamped
 // CHECK-NEXT: te.activation_quantize <clamped_swiglu> %{{.*}} {alpha = 2.000000e+00 : f32, limit = 5.000000e+00 : f32, offset = 0.000000e+00 : f32}
 // CHECK-NEXT: te.activation_backward_quantize <clamped_swiglu> %{{.*}}, %{{.*}} {alpha = 2.000000e+00 : f32, limit = 5.000000e+00 : f32, offset = 0.000000e+00 : f32}

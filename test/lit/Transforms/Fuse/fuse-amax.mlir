@@ -30,7 +30,7 @@ func.func @clamped_activation(%dy: tensor<32x64xbf16>, %x: tensor<32x128xbf16>) 
   return %a, %b : tensor<f32>, tensor<f32>
 }
 
-// Halves that lie apart: an amax of y, and one of each gradient.
+// Two halves in separate tensors: there is an amax of y, and one of each gradient.
 // CHECK-LABEL: func.func @gated
 // CHECK-NEXT: %[[Y:.*]], %[[A:.*]] = te.activation <swiglu> %{{.*}}, %{{.*}} amax tensor<f32>
 // CHECK-NEXT: %[[DX:.*]], %[[DG:.*]], %[[B:.*]], %[[C:.*]] = te.activation_backward <swiglu> %{{.*}}, %{{.*}}, %{{.*}} gate tensor<32x64xbf16> amax tensor<f32> gate_amax tensor<f32>
@@ -45,7 +45,7 @@ func.func @gated(%dy: tensor<32x64xbf16>, %x: tensor<32x64xbf16>, %g: tensor<32x
   return %a, %b, %c, %dx, %dg : tensor<f32>, tensor<f32>, tensor<f32>, tensor<32x64xbf16>, tensor<32x64xbf16>
 }
 
-// The other results and attributes stay.
+// The other results and attributes do not change.
 // CHECK-LABEL: func.func @rms_norm
 // CHECK-NEXT: %[[Y:.*]], %[[RSIGMA:.*]], %[[AMAX:.*]] = te.rms_norm %{{.*}} {epsilon = 1.250000e-01 : f32, zero_centered_gamma = true} : {{.*}} rsigma tensor<32xf32> amax tensor<f32>
 // CHECK-NEXT: return %[[Y]], %[[RSIGMA]], %[[AMAX]]
@@ -64,7 +64,7 @@ func.func @layer_norm(%x: tensor<32x64xbf16>, %g: tensor<64xbf16>, %b: tensor<64
   return %y, %m, %r, %a : tensor<32x64xbf16>, tensor<32xf32>, tensor<32xf32>, tensor<f32>
 }
 
-// Only the normalised rows have their amax taken by the op.
+// The norm computes only the amax of its normalised rows.
 // CHECK-LABEL: func.func @other_results_keep_theirs
 // CHECK: te.rms_norm
 // CHECK-NEXT: te.amax
@@ -74,7 +74,7 @@ func.func @other_results_keep_theirs(%x: tensor<32x64xbf16>, %g: tensor<64xbf16>
   return %a : tensor<f32>
 }
 
-// One amax serves all.
+// Several te.amax of one tensor become one result.
 // CHECK-LABEL: func.func @reuses_an_amax
 // CHECK-NEXT: %{{.*}}, %[[AMAX:.*]] = te.activation
 // CHECK-NEXT: return %[[AMAX]], %[[AMAX]]
@@ -85,7 +85,7 @@ func.func @reuses_an_amax(%x: tensor<32x64xbf16>) -> (tensor<f32>, tensor<f32>) 
   return %a, %b : tensor<f32>, tensor<f32>
 }
 
-// Nothing else computes an amax on the way.
+// Other ops on rows do not compute an amax.
 // CHECK-LABEL: func.func @arguments_and_products_keep_theirs
 // CHECK-COUNT-2: te.amax
 func.func @arguments_and_products_keep_theirs(%x: tensor<32x64xbf16>, %w: tensor<32x64xbf16>) -> (tensor<f32>, tensor<f32>) {
@@ -95,7 +95,7 @@ func.func @arguments_and_products_keep_theirs(%x: tensor<32x64xbf16>, %w: tensor
   return %a, %b : tensor<f32>, tensor<f32>
 }
 
-// A cast measures the amax of what it reads while it casts.
+// A cast also measures the amax of the tensor that it reads.
 // CHECK-LABEL: func.func @cast
 // CHECK-NEXT: %[[Q:.*]]:2, %[[AMAX:.*]] = te.quantize %{{.*}} scale %{{.*}} contract = 0> amax tensor<f32>
 // CHECK-NEXT: return %[[Q]]#0, %[[Q]]#1, %[[AMAX]]
@@ -108,7 +108,7 @@ func.func @cast(%x: tensor<32x64xbf16>, %s: tensor<f32>)
                       !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 0>, tensor<f32>
 }
 
-// Not a scale that comes from the amax.
+// This is not possible if the scale is computed from the amax.
 // CHECK-LABEL: func.func @current_scale
 // CHECK: te.amax
 // CHECK-NOT: amax tensor<f32>
@@ -120,7 +120,7 @@ func.func @current_scale(%x: tensor<32x64xbf16>) -> !te.scaled<32x64xf8E4M3FN, p
   return %q : !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>
 }
 
-// Of two casts the first serves; block casts measure nothing.
+// The first of two casts measures the amax. Block casts cannot measure one.
 // CHECK-LABEL: func.func @first_cast
 // CHECK: te.quantize %{{.*}}block_1x128
 // CHECK: %{{.*}}, %[[AMAX:.*]] = te.quantize %{{.*}}f8E4M3FN, per_tensor, contract = 1> amax tensor<f32>
@@ -138,7 +138,7 @@ func.func @first_cast(%x: tensor<32x64xbf16>, %s: tensor<f32>)
                           !te.scaled<32x64xf8E5M2, per_tensor, contract = 1>, tensor<f32>
 }
 
-// What makes the tensor comes before what casts it.
+// The producer of a tensor takes precedence over its cast.
 // CHECK-LABEL: func.func @producer_first
 // CHECK-NEXT: te.activation {{.*}} amax tensor<f32>
 // CHECK-NEXT: te.quantize {{.*}}contract = 1>{{$}}

@@ -3,7 +3,7 @@
 !a = !te.scaled<256x1024xf8E4M3FN, block_1x128, pow2, contract = 1>
 !w = !te.scaled<512x1024xf8E4M3FN, block_128x128, pow2, contract = 1>
 
-// The addition may name the product first or second.
+// The GEMM's result may be either operand of the addition.
 // CHECK-LABEL: @takes_either_side
 func.func @takes_either_side(%a: !a, %w: !w, %x: tensor<256x512xbf16>) -> (tensor<256x512xbf16>, tensor<256x512xbf16>) {
   %p = te.scaled_matmul %a, %w fast_accumulation = false : !a, !w -> tensor<256x512xbf16>
@@ -17,8 +17,8 @@ func.func @takes_either_side(%a: !a, %w: !w, %x: tensor<256x512xbf16>) -> (tenso
   return %y, %z : tensor<256x512xbf16>, tensor<256x512xbf16>
 }
 
-// A residual that is computed after the product still fuses: the fused op
-// stands where the addition stood.
+// A residual that is computed after the GEMM is also
+// fused: the fused op is at the position of the addition.
 // CHECK-LABEL: @residual_after_product
 func.func @residual_after_product(%a: !a, %w: !w, %x: tensor<256x512xbf16>) -> tensor<256x512xbf16> {
   %p = te.scaled_matmul %a, %w fast_accumulation = false : !a, !w -> tensor<256x512xbf16>
@@ -37,7 +37,7 @@ func.func @keeps_a_product_with_other_uses(%a: !a, %w: !w, %x: tensor<256x512xbf
   return %y, %p : tensor<256x512xbf16>, tensor<256x512xbf16>
 }
 
-// A per-tensor product adds before it rounds: not the same bits.
+// A per-tensor GEMM would add before it rounds, which gives other bits.
 // CHECK-LABEL: @keeps_per_tensor
 func.func @keeps_per_tensor(%a: !te.scaled<256x1024xf8E4M3FN, per_tensor, contract = 1>, %w: !te.scaled<512x1024xf8E4M3FN, per_tensor, contract = 1>, %x: tensor<256x512xbf16>) -> tensor<256x512xbf16> {
   %p = te.scaled_matmul %a, %w fast_accumulation = true : !te.scaled<256x1024xf8E4M3FN, per_tensor, contract = 1>, !te.scaled<512x1024xf8E4M3FN, per_tensor, contract = 1> -> tensor<256x512xbf16>
@@ -62,7 +62,7 @@ func.func @keeps_f16(%a: !a, %w: !w, %x: tensor<256x512xf16>) -> tensor<256x512x
   return %y : tensor<256x512xf16>
 }
 
-// Of two products that are added, the later one takes the addition, where it is: neither holds its operands for longer.
+// If the results of two GEMMs are added, the later GEMM adds the other result at its own position, so no operand is alive for longer.
 // CHECK-LABEL: func.func @two_products
 // CHECK: %[[FIRST:.*]] = te.scaled_matmul %arg0, %arg1 fast
 // CHECK-NEXT: %[[SUM:.*]] = te.scaled_matmul %arg2, %arg1 accumulate %[[FIRST]]

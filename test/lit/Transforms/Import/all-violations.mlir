@@ -1,5 +1,5 @@
-// One run reports what cannot be imported and what cannot be quantised, each at
-// the user's line and without the op printed behind it.
+// One run reports ops that cannot be imported and layers that cannot be
+// quantised. Each error is at the user's line, without the printed op.
 // RUN: not te-opt %s --te-training-pipeline 2>&1 | FileCheck %s --implicit-check-not=note:
 // RUN: not te-run %s --entry=f 2>&1 | FileCheck %s --implicit-check-not=note:
 // RUN: not te-opt %s --te-training-pipeline --mlir-print-op-on-diagnostic=true 2>&1 | FileCheck %s --check-prefix=OP
@@ -13,10 +13,10 @@ module attributes {te.recipe = #te.recipe<float8_block_scaling>} {
   func.func @f(%x: tensor<100x64xbf16> {te.name = "x"}, %w: tensor<64x64xbf16> {te.name = "w"},
                %h: tensor<64x64xf16> {te.name = "h"}, %v: tensor<64x64xf16> {te.name = "v"}, %b: tensor<64xf16>) -> tensor<100x64xbf16> {
     %y = te.linear %x, %w : tensor<100x64xbf16>, tensor<64x64xbf16> -> tensor<100x64xbf16>
-    // Its f16 bias has no kernel.
+    // No kernel has an f16 bias.
     %u = te.linear %h, %v bias %b : tensor<64xf16> : tensor<64x64xf16>, tensor<64x64xf16> -> tensor<64x64xf16>
     %d = tensor.cast %y : tensor<100x64xbf16> to tensor<?x64xbf16>
-    // Only the ops of the runtime's table are accepted.
+    // Only elementwise ops that the runtime has are supported.
     %z = math.log %y : tensor<100x64xbf16>
     return %z : tensor<100x64xbf16>
   }

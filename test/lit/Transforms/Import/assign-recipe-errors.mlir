@@ -7,12 +7,12 @@
 // RUN: not te-opt %s --te-assign-recipe='recipe=float8_block_scaling backward-override=bf16' 2>&1 | FileCheck %s --check-prefix=MODE
 // MODE: error: expected option 'backward-override' of 'te-assign-recipe' to be one of 'none', 'high_precision', 'dequantized', but got 'bf16'
 
-// An override that no recipe of the module takes is never ignored.
+// An override that no recipe of the module supports is an error.
 // RUN: not te-opt %s --te-assign-recipe='recipe=high_precision backward-override=dequantized' 2>&1 | FileCheck %s --check-prefix=HP
 // RUN: not te-opt %s --te-assign-recipe='backward-override=dequantized' 2>&1 | FileCheck %s --check-prefix=HP
 // HP: error: expected a quantised recipe for backward override 'dequantized', but got 'high_precision', whose backward is high precision already
 
-// A recipe that does not take the override says so.
+// The error names the recipe that does not support the override.
 // RUN: not te-opt %s --te-assign-recipe='recipe=delayed_scaling backward-override=dequantized' 2>&1 | FileCheck %s --check-prefix=DELAYED
 // DELAYED: error: expected 'backward_override' of 'delayed_scaling' to be 'none', but got 'dequantized'
 

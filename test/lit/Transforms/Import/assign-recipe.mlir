@@ -4,8 +4,8 @@
 // RUN: te-opt %s --te-assign-recipe | FileCheck %s --check-prefix=NONE
 // RUN: te-opt %s --te-assign-recipe='recipe=high_precision' --remarks-filter='.*' 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// The module gets the recipe; what has its own keeps it. The override reaches
-// every quantised recipe, and leaves high precision alone.
+// The module gets the recipe, and ops with their own recipe keep it. The
+// override applies to every quantised recipe, but not to high precision.
 // BOTH: module attributes {te.recipe = #te.recipe<float8_block_scaling, {backward_override = dequantized}>}
 // BOTH: te.linear {{.*}} {te.recipe = #te.recipe<high_precision>}
 // BOTH: te.linear {{.*}} {te.recipe = #te.recipe<float8_current_scaling, {backward_override = dequantized}>}

@@ -1,6 +1,6 @@
 // RUN: te-opt %s --te-assign-recipe --split-input-file --verify-diagnostics
 
-// Delayed scaling takes no override, wherever it is written.
+// Delayed scaling supports no override, at any level.
 module attributes {te.recipe = #te.recipe<delayed_scaling>} {
   // expected-error @below {{expected 'backward_override' of 'delayed_scaling' to be 'none', but got 'high_precision'}}
   func.func @function(%x: tensor<32x64xbf16>) attributes {te.backward_override = "high_precision"} {

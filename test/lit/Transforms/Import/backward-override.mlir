@@ -2,8 +2,8 @@
 // RUN: te-opt %s --te-assign-recipe=recipe=float8_current_scaling | FileCheck %s --check-prefix=RECIPE
 // RUN: te-opt %s --te-assign-recipe=backward-override=none | FileCheck %s --check-prefix=OPTION
 
-// An op's override keeps the rest of the recipe in force there. A function's
-// reaches its ops, but not those with a recipe of their own.
+// The override of an op keeps the rest of the recipe that applies there. The
+// override of a function applies to its ops, except those with their own recipe.
 // CHECK: module attributes {te.recipe = #te.recipe<float8_block_scaling, {pow2_scales = false, backward_override = dequantized}>}
 // CHECK-LABEL: func.func @of_the_module(
 // CHECK-NEXT:    te.linear %arg0, %arg1 : {{.*}}
@@ -16,12 +16,12 @@
 // CHECK-NEXT:    te.linear {{.*}} {te.recipe = #te.recipe<float8_block_scaling, {pow2_scales = false, backward_override = dequantized}>}
 // CHECK-NOT: te.backward_override
 
-// The module's recipe may be another; overrides stay.
+// The option may replace the module's recipe; overrides stay.
 // RECIPE: module attributes {te.recipe = #te.recipe<float8_current_scaling, {backward_override = dequantized}>}
 // RECIPE-LABEL: func.func @of_the_function(
 // RECIPE-SAME: te.recipe = #te.recipe<float8_current_scaling, {backward_override = high_precision}>
 
-// The option is stronger than all of them.
+// The option takes precedence over all of them.
 // OPTION-NOT: backward_override
 
 !x = tensor<32x64xbf16>

@@ -2,9 +2,9 @@
 // RUN: not te-opt %s --te-check-constraints=target=sm_80 2>&1 | FileCheck %s --check-prefix=TARGET
 // TARGET: error: te-check-constraints: expected 'target' to be one of sm_90, sm_100, reference, but got 'sm_80'
 
-// All violations of the step at once; dgrad of the first layer is not needed
-// (x is not differentiated), so M is restricted by wgrad and N by fprop alone; but
-// its padding is that of the columns of w2, which have the same size.
+// All violations of a step are reported at once. The first layer needs no dgrad,
+// because x is not differentiated, so only wgrad restricts M and only fprop restricts
+// N. The padding of N is that of the columns of w2, which have the same size.
 module attributes {te.recipe = #te.recipe<float8_block_scaling>} {
   func.func private @mlp(%x: tensor<250x24xbf16> {te.name = "x"}, %w1: tensor<36x24xbf16> {te.name = "w1"}, %w2: tensor<8x36xbf16> {te.name = "w2"}) -> tensor<250x8xbf16> {
     // expected-error @below {{expected the rows of 'x' in layer 'w1' to be a multiple of 16, but got 250; its wgrad contracts them under the recipe 'float8_block_scaling'; the smallest padded size is 256}}
@@ -28,7 +28,7 @@ module attributes {te.recipe = #te.recipe<float8_block_scaling>} {
 
 // -----
 
-// Of a weight [K, N] the columns are N.
+// The columns of a weight [K, N] are N.
 func.func @transposed_weight(%x: tensor<32x24xbf16> {te.name = "x"}, %w: tensor<24x36xbf16> {te.name = "w"}) -> tensor<32x36xbf16>
     attributes {te.recipe = #te.recipe<float8_block_scaling>} {
   // expected-error @below {{expected the columns of 'w' in layer 'w' to be a multiple of 8, but got 36; its fprop writes them under the recipe 'float8_block_scaling'; the smallest padded size is 40}}
@@ -47,7 +47,7 @@ func.func @transposed_backward(%dy: tensor<32x36xbf16> {te.name = "dy"}, %x: ten
 
 // -----
 
-// Backward ops count with their own GEMM.
+// Backward ops are checked with their own GEMM.
 func.func @backward(%dy: tensor<24x64xbf16> {te.name = "dy"}, %x: tensor<24x32xbf16> {te.name = "x"}) -> tensor<64x32xbf16>
     attributes {te.recipe = #te.recipe<float8_current_scaling>} {
   // expected-error @below {{expected the rows of 'x' in layer 'x' to be a multiple of 16, but got 24; its wgrad contracts them under the recipe 'float8_current_scaling'; the smallest padded size is 32}}
@@ -57,7 +57,7 @@ func.func @backward(%dy: tensor<24x64xbf16> {te.name = "dy"}, %x: tensor<24x32xb
 
 // -----
 
-// An f16 layer has no quantised product with a bias; other biases are fine.
+// No quantised GEMM has a bias with an f16 result; other biases are supported.
 module attributes {te.recipe = #te.recipe<float8_current_scaling>} {
   func.func @bias(%x: tensor<32x32xf16>, %w: tensor<32x32xf16> {te.name = "w"}, %b: tensor<32xf16>,
                   %xb: tensor<32x32xbf16>, %wb: tensor<32x32xbf16>, %bb: tensor<32xbf16>) {

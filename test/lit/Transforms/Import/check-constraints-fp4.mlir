@@ -1,6 +1,6 @@
 // RUN: te-opt %s --te-check-constraints=target=reference --verify-diagnostics --split-input-file
 
-// Row scales have no backward without an override; what the transform reads is bf16. Neither says anything of the forward.
+// Row-scaled activations need an override for the backward, and the Hadamard transform reads bf16. Neither restricts the forward.
 module attributes {te.recipe = #te.recipe<nvfp4_block_scaling, {hadamard = false, stochastic_rounding = false, row_scaled_activation = true}>} {
   func.func private @layer(%x: tensor<32x32xbf16> {te.name = "x"}, %w: tensor<32x32xbf16> {te.name = "w"}) -> tensor<32x32xbf16> {
     // expected-error @below {{expected 'backward_override' of 'nvfp4_block_scaling' with 'row_scaled_activation' to be 'high_precision' or 'dequantized', but got 'none': the amax of a row means nothing along the axis that a backward product contracts; asked for by the dgrad, wgrad of layer 'w'}}

@@ -1,4 +1,4 @@
-// Products of groups that a target does not have are errors of the program, not of the day it is loaded.
+// GEMMs of groups that a target does not support are errors when the program is compiled, not when it is loaded.
 // RUN: not te-opt %s --te-check-constraints=target=sm_100 2>&1 | FileCheck %s --check-prefix=SM100 --implicit-check-not=error:
 // SM100: error: expected a product of groups that 'sm_100' has, but got 'block_1x128' and 'block_128x128': no kernel of sm_100 multiplies groups of rows; the nearest supported is 'target=sm_90', 'target=reference', or a te.linear for each group; asked for by the fprop of layer 'block' under the recipe 'float8_block_scaling'{{$}}
 // SM100: error: {{.*}} but got 'block_128x128' and 'block_1x128': no kernel of sm_100

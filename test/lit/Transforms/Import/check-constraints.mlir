@@ -1,7 +1,7 @@
 // RUN: te-opt %s --te-check-constraints --verify-diagnostics
 
-// Sizes that only the backward would refuse are fine without one, and an
-// override lifts the backward's rules: its GEMMs are in high precision.
+// Sizes that only the backward does not support are valid without one. An override
+// lifts the rules of the backward, because its GEMMs are in high precision.
 module attributes {te.recipe = #te.recipe<float8_block_scaling>} {
   func.func @inference(%x: tensor<40x64xbf16>, %w: tensor<64x64xbf16>) -> tensor<40x64xbf16> {
     %y = te.linear %x, %w : tensor<40x64xbf16>, tensor<64x64xbf16> -> tensor<40x64xbf16>

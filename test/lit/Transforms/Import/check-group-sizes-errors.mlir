@@ -1,4 +1,4 @@
-// Sizes of groups that are written in the program are checked with it; what an alignment must be depends on the recipe.
+// Group sizes that are constants are checked. The alignment that they need depends on the recipe.
 // RUN: te-opt %s --te-check-constraints --split-input-file --verify-diagnostics
 
 func.func @negative(%x: tensor<64x64xbf16>, %w: tensor<2x32x64xbf16>) -> tensor<64x32xbf16> {

@@ -1,6 +1,6 @@
 // RUN: te-opt %s --te-legalize-input --split-input-file --verify-diagnostics
 
-// All violations of a module are reported, each where it is.
+// All violations of a module are reported, each at its own location.
 
 // expected-error @below {{expected only functions in the module, but got 'builtin.module'}}
 module {}
@@ -50,7 +50,7 @@ func.func private @external(tensor<4xf32>) -> tensor<4xf32>
 
 // -----
 
-// Calls that cannot be inlined do not hide the rest.
+// Calls that cannot be inlined do not prevent other reports.
 
 func.func @loops(%a: tensor<4xf32>) -> tensor<4xf32> {
   %y = call @again(%a) : (tensor<4xf32>) -> tensor<4xf32>
@@ -73,8 +73,8 @@ func.func @calls_nothing(%a: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
-// Sizes whose byte counts would overflow, or belong to no device. A size of 0
-// does not excuse the others: buffers of the rows alone may be needed.
+// Sizes whose numbers of bytes would overflow, or exceed the memory of any device. This
+// also applies if another size is 0, because buffers of only the rows may be needed.
 
 // expected-error @below {{expected argument 0 to take fewer than 1099511627776 bytes (2^40), but got 'tensor<4294967296x1073741824xf32>', which takes 4294967296 x 1073741824 x 4}}
 func.func @wraps_to_zero(%a: tensor<4294967296x1073741824xf32>) {

@@ -1,7 +1,7 @@
 // RUN: te-opt %s --te-legalize-input | FileCheck %s
 
-// Calls are inlined, callees first, and what was private and only called is
-// gone. The layers of a function with a recipe of its own keep that recipe.
+// Calls are inlined, callees first, and private functions that were only called
+// are erased. The layers of a function with its own recipe keep that recipe.
 
 module attributes {te.recipe = #te.recipe<float8_block_scaling>} {
   // CHECK-LABEL: func.func @step(
@@ -31,21 +31,21 @@ module attributes {te.recipe = #te.recipe<float8_block_scaling>} {
     %a = te.linear %x, %w : tensor<16x16xbf16>, tensor<16x16xbf16> -> tensor<16x16xbf16>
     return %a : tensor<16x16xbf16>
   }
-  // A public callee stays.
+  // A public callee is not erased.
   // CHECK-LABEL: func.func @plain(
   func.func @plain(%x: tensor<16x16xbf16>, %w: tensor<16x16xbf16>) -> tensor<16x16xbf16> {
     %a = te.linear %x, %w : tensor<16x16xbf16>, tensor<16x16xbf16> -> tensor<16x16xbf16>
     return %a : tensor<16x16xbf16>
   }
 
-  // A callee of te.vjp stays though private, and is inlined into.
+  // The private callee of a te.vjp is not erased, and calls in it are inlined.
   // CHECK-LABEL: func.func private @loss(
   // CHECK-NEXT:    te.linear {{.*}} {te.recipe = #te.recipe<high_precision>}
   func.func private @loss(%x: tensor<16x16xbf16>) -> tensor<16x16xbf16> {
     %a = call @inner(%x, %x) : (tensor<16x16xbf16>, tensor<16x16xbf16>) -> tensor<16x16xbf16>
     return %a : tensor<16x16xbf16>
   }
-  // Everything that is accepted, states included.
+  // All supported ops, including states.
   // CHECK-LABEL: func.func @accepts(
   func.func @accepts(%x: tensor<16x16xbf16> {te.name = "x"}, %lr: tensor<f32> {te.name = "lr"}) -> (tensor<16x16xbf16> {te.name = "x"}) {
     %y, %dx = te.vjp @loss(%x) cotangents(%x) wrt [0]

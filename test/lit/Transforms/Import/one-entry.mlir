@@ -2,7 +2,7 @@
 // RUN: te-opt %s --te-compile-to=schedule | FileCheck %s --check-prefix=LOOK
 // RUN: te-run %s --entry=step --seed=0 --quiet
 
-// What is compiled is one step; modules of several can be looked at.
+// A module that is compiled has one step; other modules may have several.
 // CHECK: one-entry.mlir:[[#@LINE+7]]:{{[0-9]+}}: error: expected one public function, the step, but got '@step', '@other'; make the others private ('func.func private'), or compile them as modules of their own; a function that only exists to be differentiated is private and named by 'vjp='
 // CHECK: one-entry.mlir:[[#@LINE+3]]:{{[0-9]+}}: note: '@step' is here
 // LOOK: func.func @step

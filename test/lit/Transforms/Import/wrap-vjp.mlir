@@ -1,8 +1,8 @@
 // RUN: te-opt %s --te-wrap-vjp=entry=f | FileCheck %s
 
-// The new function has the old one's name, attributes and visibility; gradients
-// are named for arguments, integer arguments have none, unnamed values count as
-// arg<N> and result<N>.
+// The new function has the name, attributes and visibility of the
+// old one. Gradients are named after arguments, integer arguments
+// have none, and unnamed values are called arg<N> and result<N>.
 
 // CHECK-LABEL: func.func @f(
 // CHECK-SAME:    %[[IDS:[^ ]*]]: tensor<4xi32> {te.name = "ids"}, %[[W:[^ ]*]]: tensor<8x16xf32> {te.name = "w", te.weight},
@@ -24,12 +24,12 @@ func.func @f(%ids: tensor<4xi32> {te.name = "ids"}, %w: tensor<8x16xf32> {te.nam
   return %y, %z : tensor<4x16xf32>, tensor<4x16xbf16>
 }
 
-// The name is taken.
+// The name of the private function is already in use.
 func.func @f_primal(%x: tensor<4xf32>) -> tensor<4xf32> {
   return %x : tensor<4xf32>
 }
 
-// Other callers mean the function that was, not its derivative.
+// Other callers call the original function, not its derivative.
 // CHECK-LABEL: func.func @caller(
 // CHECK-NEXT:    call @f_primal1(
 func.func @caller(%ids: tensor<4xi32>, %w: tensor<8x16xf32>, %b: tensor<4x16xbf16>) -> tensor<4x16xf32> {

@@ -1,4 +1,4 @@
-// Every value is counted behind its op, in one chain, and every row says which.
+// Every value is counted after its op, in one chain, and each row of te.probe names its op.
 
 // RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-check-finite))' | FileCheck %s
 // RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-insert-casts,cse,te-check-finite),te-convert-to-tert,te-plan-memory)' | FileCheck %s --check-prefix=TERT
@@ -48,7 +48,7 @@ func.func @step(%x: tensor<32x64xbf16> {te.name = "x"},
   return %z, %yq, %amax : tensor<32x64xbf16>, !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>, tensor<f32>
 }
 
-// Nobody runs these.
+// Private functions are not run, so they are not changed.
 // CHECK-LABEL: func.func private @helper
 // CHECK-NOT: te.count_nonfinite
 func.func private @helper(%x: tensor<8xf32>) -> tensor<8xf32> {
@@ -60,7 +60,7 @@ func.func @no_floats(%ids: tensor<4xi32>) -> tensor<4xi32> {
   return %ids : tensor<4xi32>
 }
 
-// Three results of one op, in their order.
+// Three results of one op are counted in order.
 // CHECK-LABEL: func.func @three
 // CHECK: %[[Y:.*]], %[[MU:.*]], %[[RSIGMA:.*]] = te.layer_norm
 // CHECK-NEXT: %[[N0:.*]] = te.count_nonfinite %[[Y]] into %{{.*}}[3]
@@ -72,7 +72,7 @@ func.func @three(%x: tensor<8x4xf32>, %g: tensor<4xf32>, %b: tensor<4xf32>) -> (
   return %y, %mu, %rsigma : tensor<8x4xf32>, tensor<8xf32>, tensor<8xf32>
 }
 
-// One buffer: the result's own. Nothing is copied.
+// The chain has one buffer, that of the result, and no copies.
 // TERT-LABEL: func.func @step
 // TERT-NOT: tert.launch "copy"
 // TERT: tert.launch "fill" {{.*}}type = 0 : i32{{.*}}(%[[COUNTS:[^ ,]*]], %{{[^ ]*}}) :

@@ -1,4 +1,4 @@
-// A cast that is gathered as bytes is looked at where this rank made it; a flat run of one is no matrix, and is not.
+// A cast that is gathered as bytes is probed before the gather. A cast of a flat shard is not a matrix, so it is not probed.
 
 // RUN: te-opt %s --te-training-pipeline="vjp=layer recipe=float8_current_scaling compile-to=fuse probes=*" | FileCheck %s
 // RUN: te-opt %s --te-training-pipeline="vjp=layer recipe=mxfp8_block_scaling target=reference probes=*" | FileCheck %s --check-prefix=LOWER

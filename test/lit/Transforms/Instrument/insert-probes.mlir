@@ -1,4 +1,4 @@
-// Each operand of a GEMM is probed once in each form it is read in.
+// Each operand of a GEMM is probed once in each form in which GEMMs read it.
 
 // RUN: te-opt %s --te-training-pipeline="vjp=layers compile-to=fuse recipe=float8_block_scaling probes=*" | FileCheck %s --check-prefixes=ALL,BLOCK
 // RUN: te-opt %s --te-training-pipeline="vjp=layers compile-to=fuse recipe=delayed_scaling probes=*" | FileCheck %s --check-prefixes=ALL,TENSOR
@@ -53,7 +53,7 @@
 // CALIBRATE-SAME: tensor<7xf32> {te.name = "probe.a.x"
 // CALIBRATE-NOT: tensor<14xf32>
 
-// The tensor that is cast, right behind its cast. The activation is stored.
+// The probe reads the tensor directly after its cast, so the activation is stored.
 // BLOCK: %[[X:.*]]:2 = te.quantize %[[A:[a-z0-9]+]] :
 // BLOCK: te.tensor_stats %[[A]] cast %[[X]]#
 // BLOCK: te.tensor_stats

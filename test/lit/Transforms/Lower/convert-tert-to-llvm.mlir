@@ -1,7 +1,7 @@
 // RUN: te-opt %s --te-convert-tert-to-llvm | FileCheck %s
 // RUN: te-opt %s --te-convert-tert-to-llvm | mlir-translate --mlir-to-llvmir | FileCheck %s --check-prefix=LLVM
 
-// What each slot is, for whoever measures it.
+// The attributes describe each slot, for measurements.
 // CHECK: module attributes {tert.launches = [
 // CHECK-SAME: {kernel = "copy", location = "{{[^"]*}}convert-tert-to-llvm.mlir:[[# @LINE + 31]]:3", name = "a", parameters = {bytes = 256 : i64}}
 // CHECK-SAME: {kernel = "copy", location = "", name = "y.data", parameters = {bytes = 256 : i64}}
@@ -9,7 +9,7 @@
 // CHECK-SAME: ], tert.signature = [
 // CHECK-SAME: tert.uses = [array<i32: 0, 2>, array<i32: 1, 1>]
 // CHECK-NOT: func.func
-// Every launch has a slot of its own, also where parameters are equal.
+// Every launch has its own slot, even if parameters are equal.
 // CHECK-LABEL: llvm.func @te_module_load(%{{.*}}: !llvm.ptr) -> i32
 // CHECK-COUNT-2: llvm.call @te_rt_plan_copy(%{{.*}}) : (!llvm.ptr, i32, i64) -> i32
 // CHECK-NOT: te_rt_plan_copy
@@ -27,7 +27,7 @@
 // CHECK: llvm.mlir.global external constant @te_module()
 
 // LLVM: @te_module = constant { i32, i32, i64, i32, i32, ptr, ptr, ptr, ptr, i32, i32 } { i32 1297237332, i32 {{[0-9]+}}, i64 512, i32 3, i32 2, ptr @te_module_load, ptr @te_module_step, ptr @te_module_origins, ptr @te_module_kernels, i32 2, i32 0 }
-// A message about a launch says where it comes from.
+// Messages about a launch have its location.
 // LLVM: @te_module_origins = private constant [{{[0-9]+}} x i8] c"'a' at {{.*}}convert-tert-to-llvm.mlir:{{[0-9]+}}:3\00'y.data'\00'w1 fprop' at model.py:7:5\00"
 func.func @step(%x: !tert.buffer<256>, %y: !tert.buffer<256>)
     attributes {tert.arena_bytes = 512 : i64, tert.max_live_bytes = 512 : i64, tert.signature = [

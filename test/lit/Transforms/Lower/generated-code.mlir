@@ -1,10 +1,10 @@
-// Code of a launch that brings its own, for the CPU and for a GPU.
+// The code of a launch with a body, for the CPU and for a GPU.
 // RUN: te-opt %s --te-convert-tert-to-llvm="target=sm_90" | FileCheck %s
 // RUN: te-opt %s --te-convert-tert-to-llvm | FileCheck %s --check-prefix=HOST --implicit-check-not=tert.device
 
 // CHECK: tert.target = "sm_90"
 // CHECK: llvm.call @te_rt_plan_generated(%{{.*}}) : (!llvm.ptr, i32, i64, i64) -> i32
-// Equal bodies share their code.
+// Launches with equal bodies share their code.
 // CHECK: llvm.func internal @te_generated_0(%[[BUFFERS:.*]]: !llvm.ptr, %{{.*}}: i64, %{{.*}}: i64)
 // CHECK: llvm.getelementptr %[[BUFFERS]]
 // CHECK: llvm.load %{{.*}} : !llvm.ptr -> i16

@@ -1,7 +1,7 @@
-// A plan by hand that is no plan for two streams is refused before it is lowered.
+// A hand-written plan that is wrong with two streams is an error before it is lowered.
 // RUN: te-opt %s --te-convert-tert-to-llvm --split-input-file --verify-diagnostics
 
-// 'beside' is written where the side stream may still read 'summand'.
+// 'beside' is written while the side stream may still read 'summand'.
 func.func @reused_before_the_join(%x: !tert.buffer<256>, %y: !tert.buffer<256>)
     attributes {tert.arena_bytes = 1024 : i64, tert.max_live_bytes = 1024 : i64, tert.signature = []} {
   %summand = tert.alloc "summand" gradient offset 0 : !tert.buffer<256>
@@ -18,7 +18,7 @@ func.func @reused_before_the_join(%x: !tert.buffer<256>, %y: !tert.buffer<256>)
 
 // -----
 
-// 'whole' is written as soon as 'part' is there, which is before 'above' is read for the last time. Of slices, the bytes count.
+// 'whole' may be written as soon as 'part' is available, which is before the last read of 'above'. For slices, overlapping bytes count.
 func.func @reused_above_the_gather(%x: !tert.buffer<256>, %y: !tert.buffer<256>)
     attributes {tert.arena_bytes = 1024 : i64, tert.max_live_bytes = 1024 : i64, tert.signature = []} {
   %part = tert.alloc "part" activation offset 512 : !tert.buffer<128>

@@ -1,4 +1,4 @@
-// Which launch waits for which is derived from the buffers they share, and said to the runtime when the step is loaded.
+// Which launch waits for which is derived from the buffers that they share. The runtime gets this order when the step is loaded.
 // RUN: te-opt %s --te-convert-tert-to-llvm | FileCheck %s
 
 // CHECK: module attributes {tert.launches = [
@@ -10,28 +10,28 @@
 // CHECK-SAME: %[[INSTANCE:.*]]: !llvm.ptr
 // CHECK: llvm.call @te_rt_plan_copy
 // CHECK-NOT: te_rt_order
-// The gather: slot 1, on the side stream, after slot 0.
+// The gather is slot 1, on the side stream, after slot 0.
 // CHECK: llvm.call @te_rt_plan_all_gather
 // CHECK: %[[SLOT:.*]] = llvm.mlir.constant(1 : i32)
 // CHECK: %[[SIDE:.*]] = llvm.mlir.constant(1 : i32)
 // CHECK: %[[WAIT:.*]] = llvm.mlir.constant(0 : i32)
 // CHECK: llvm.call @te_rt_order(%[[INSTANCE]], %[[SLOT]], %[[SIDE]], %[[WAIT]]) : (!llvm.ptr, i32, i32, i32) -> i32
-// The sum behind it waits for slot 0, too, as its stream has done already.
+// The sum after it waits for slot 0, too, because its stream has already done so.
 // CHECK: llvm.call @te_rt_plan_all_reduce_sum
 // CHECK: %[[SLOT:.*]] = llvm.mlir.constant(2 : i32)
 // CHECK: %[[SIDE:.*]] = llvm.mlir.constant(1 : i32)
 // CHECK: %[[WAIT:.*]] = llvm.mlir.constant(-1 : i32)
 // CHECK: llvm.call @te_rt_order(%[[INSTANCE]], %[[SLOT]], %[[SIDE]], %[[WAIT]])
-// What shares no buffer with them, or only reads one, waits for nobody.
+// Launches that share no buffer with them, or only read one, do not wait.
 // CHECK: llvm.call @te_rt_plan_copy
 // CHECK-NOT: te_rt_order
-// The reader of the gather waits for it, and not for the sum.
+// The reader of the gather waits for the gather, but not for the sum.
 // CHECK: llvm.call @te_rt_plan_copy
 // CHECK: %[[SLOT:.*]] = llvm.mlir.constant(4 : i32)
 // CHECK: %[[MAIN:.*]] = llvm.mlir.constant(0 : i32)
 // CHECK: %[[WAIT:.*]] = llvm.mlir.constant(1 : i32)
 // CHECK: llvm.call @te_rt_order(%[[INSTANCE]], %[[SLOT]], %[[MAIN]], %[[WAIT]])
-// Who writes what the sum reads waits for it.
+// The launch that writes the operand of the sum waits for the sum.
 // CHECK: llvm.call @te_rt_plan_copy
 // CHECK: %[[SLOT:.*]] = llvm.mlir.constant(5 : i32)
 // CHECK: %[[MAIN:.*]] = llvm.mlir.constant(0 : i32)

@@ -1,9 +1,9 @@
-// Casts of an exchanged tensor are exchanged in its place, where they are all that reads it, their blocks end with the rows that travel
-// together, and together they are fewer bytes.
+// Casts of an exchanged tensor are exchanged in its place, if they are its only readers, if no block
+// has rows that travel to different ranks, and if they have fewer bytes than the tensor together.
 // RUN: te-opt %s --te-cast-before-exchange --split-input-file | FileCheck %s
 // RUN: te-opt %s --te-cast-before-exchange --split-input-file --remarks-filter=te-cast-before-exchange -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// Rows of eight experts to those of four.
+// Rows of eight experts are exchanged for the rows of four.
 // CHECK-LABEL: func.func @rows
 // CHECK-SAME: (%[[X:.*]]: tensor<512x256xbf16>
 // CHECK: %[[Q:.*]] = te.quantize %[[X]] {amax_epsilon = 1.000000e-03 : f32} : tensor<512x256xbf16> -> !te.scaled<512x256xf8E4M3FN, block_1x128, pow2, contract = 1>
@@ -23,7 +23,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size
 
 // -----
 
-// Both usages of FP8 are more bytes than bf16; of f32 they are fewer, and columns are cast where a rank has whole blocks of rows.
+// Both usages in FP8 have more bytes than bf16, but fewer than f32. Columns are cast if a rank has whole blocks of rows.
 // CHECK-LABEL: func.func @both
 // CHECK: te.all_to_all %{{.*}} : tensor<8x128x256xbf16>
 // REMARK: [Missed] exchange-precision | {{.*}} | Reason="its casts together have 540672 bytes", Remark="'arg0' is exchanged in high precision, 524288 bytes"
@@ -62,7 +62,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size
 
 // -----
 
-// A matrix is one run of rows for each rank; amaxes of rows are made there, too. A scale of all rows, and other readers, keep the tensor.
+// A matrix is one run of rows for each rank; amaxes of rows are measured before the exchange. A scale of all rows and other readers prevent the change.
 // CHECK-LABEL: func.func @matrix
 // CHECK: te.quantize %{{.*}} -> !te.scaled<64x96xf8E4M3FN, mx_1x32, contract = 0>
 // CHECK: te.all_to_all %{{.*}} group 0 split 0 concat 0 : !te.scaled
@@ -80,7 +80,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size
 // CHECK-LABEL: func.func @columns
 // CHECK: te.all_to_all %{{.*}} : tensor<64x96xbf16>
 // REMARK: Reason="it is not a matrix of rows"
-// An amax of other rows, or one that is given, stays the cast's.
+// The cast keeps an amax that is given, or that is of other rows.
 // REMARK: Reason="a cast reads the amax of another tensor"
 // REMARK: Reason="a cast reads the amax of another tensor"
 module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size = 2>]} {

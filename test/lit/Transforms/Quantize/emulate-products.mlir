@@ -14,7 +14,7 @@ func.func @bf16(%x: !x, %w: !w, %b: tensor<96xbf16>) -> tensor<32x96xbf16> {
   return %y : tensor<32x96xbf16>
 }
 
-// The sum is f32 and rounded once.
+// The sum is f32 and is rounded once.
 // CHECK-LABEL: func @f16(
 // CHECK: %[[SUM:.*]] = te.matmul %{{.*}} -> tensor<32x96xf32>
 // CHECK: arith.truncf %[[SUM]] : tensor<32x96xf32> to tensor<32x96xf16>
@@ -23,7 +23,7 @@ func.func @f16(%x: !x, %w: !w) -> tensor<32x96xf16> {
   return %y : tensor<32x96xf16>
 }
 
-// A bias needs operands of the result's type.
+// A GEMM with a bias needs operands of the result's type.
 // CHECK-LABEL: func @f32_bias(
 // CHECK-DAG: te.dequantize %{{.*}} -> tensor<32x64xf32>
 // CHECK-DAG: arith.extf %{{.*}} : tensor<96xbf16> to tensor<96xf32>
@@ -34,7 +34,7 @@ func.func @f32_bias(%x: !x, %w: !w, %b: tensor<96xbf16>) -> tensor<32x96xf32> {
   return %y : tensor<32x96xf32>
 }
 
-// FP8 with f32 scales has a product everywhere.
+// Every target has a GEMM for FP8 with f32 scales.
 !q = !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>
 // CHECK-LABEL: func @per_tensor(
 // CHECK: te.scaled_matmul
@@ -43,7 +43,7 @@ func.func @per_tensor(%a: !q, %b: !q) -> tensor<32x32xbf16> {
   return %y : tensor<32x32xbf16>
 }
 
-// Amaxes become a factor of the sum.
+// The amaxes become a factor of the sum.
 !n = !te.scaled<32x64xf4E2M1FN, nv_1x16, contract = 1>
 !r = !te.scaled<32x64xf4E2M1FN, nv_1x16, row_scaled, contract = 1>
 // CHECK-LABEL: func @nv(
@@ -55,7 +55,7 @@ func.func @nv(%a: !n, %b: !n) -> tensor<32x32xbf16> {
   return %y : tensor<32x32xbf16>
 }
 
-// A factor of each row does not.
+// A factor of each row cannot be one.
 // CHECK-LABEL: func @row_scaled(
 // CHECK-NOT: te.nvfp4_alpha
 // CHECK: te.matmul {{.*}} tensor<32x64xf32>, tensor<32x64xf32> -> tensor<32x32xf32>

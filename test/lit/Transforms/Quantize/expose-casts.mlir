@@ -6,7 +6,7 @@
 // RUN: te-opt %s --te-training-pipeline="target=sm_90 recipe=mxfp8_block_scaling emulate expose-casts compile-to=quantize" \
 // RUN:   --mlir-print-local-scope | FileCheck %s
 
-// Products that come from no layer have no name to be returned under.
+// GEMMs without a layer have no name for results.
 // NONE-LABEL: func.func @product
 // NONE-SAME: -> tensor<64x64xbf16> {
 // CHECK-LABEL: func.func @product
@@ -19,9 +19,9 @@ func.func @product(%a: !te.scaled<64x64xf8E4M3FN, mx_1x32, contract = 1>, %b: !t
   return %y : tensor<64x64xbf16>
 }
 
-// Layers of one name are numbered, around names that are taken; what two layers
-// share is returned twice; a layer in high precision has no casts, and one that
-// nobody needs is not there.
+// Layers with one name are numbered, skipping names in use. A
+// cast that two layers share is returned twice. A layer in high
+// precision has no casts, and a layer without readers is removed.
 // CHECK-LABEL: func.func @layers
 // CHECK-SAME: te.name = "y"
 // CHECK-SAME: te.name = "cast.w.1.x"
@@ -43,7 +43,7 @@ func.func @layers(%x: tensor<64x64xbf16> {te.name = "x"}, %w: tensor<64x64xbf16>
   return %c, %x : tensor<64x64xbf16>, tensor<64x64xbf16>
 }
 
-// In the backward nothing is returned: the names are those of the forward.
+// Casts of the backward are not returned, because the names are those of the forward.
 // CHECK-LABEL: func.func @step
 // CHECK-SAME: -> (tensor<64x64xbf16>, tensor<64x64xbf16>, !te.scaled<64x64xf8E4M3FN, mx_1x32, contract = 1> {te.name = "cast.w.x"}, !te.scaled<64x64xf8E4M3FN, mx_1x32, contract = 1> {te.name = "cast.w.w"}) {
 // CHECK: %[[X:.*]]:2 = te.quantize %arg0

@@ -1,18 +1,18 @@
-// Tensor cores of sm_100 contract 8-bit operands along any axis: a per-tensor tensor is cast once, for rows, and that is what is held.
+// The tensor cores of sm_100 contract 8-bit operands along any axis: a per-tensor cast has only rows, and these are saved.
 // RUN: te-opt %s --te-training-pipeline="vjp=mlp target=sm_100 recipe=float8_current_scaling compile-to=quantize" | FileCheck %s --implicit-check-not="contract = 0>" --implicit-check-not=te.transpose
 // RUN: te-opt %s --te-training-pipeline="vjp=mlp target=sm_100 recipe=delayed_scaling compile-to=quantize" | FileCheck %s --implicit-check-not="contract = 0>" --implicit-check-not=te.transpose
-// No policy has anything to choose.
+// The policies for columns have no effect.
 // RUN: te-opt %s --te-training-pipeline="vjp=mlp target=sm_100 recipe=float8_current_scaling compile-to=schedule" -o %t.on-demand.mlir
 // RUN: te-opt %s --te-training-pipeline="vjp=mlp target=sm_100 recipe=float8_current_scaling transpose-policy=eager compile-to=schedule" -o %t.eager.mlir
 // RUN: diff %t.on-demand.mlir %t.eager.mlir
-// Others read columns.
+// Other targets read columns.
 // RUN: te-opt %s --te-training-pipeline="vjp=mlp recipe=float8_current_scaling compile-to=quantize" | FileCheck %s --check-prefix=SM90 --implicit-check-not="contract = ["
 // RUN: te-opt %s --te-training-pipeline="vjp=odd target=sm_100 recipe=float8_current_scaling compile-to=quantize" | FileCheck %s --check-prefix=ODD
 // RUN: te-opt %s --te-training-pipeline="vjp=differ target=sm_100 recipe=float8_current_scaling compile-to=quantize" | FileCheck %s --check-prefix=DIFFER
 // RUN: not te-opt %s --te-insert-casts=target=sm_80 2>&1 | FileCheck %s --check-prefix=TARGET
 // TARGET: error: te-insert-casts: expected 'target' to be one of sm_90, sm_100, reference, but got 'sm_80'
 
-// The bytes are those of a target that has columns.
+// The results have the bytes of a target with columns.
 // RUN: te-run %s --entry=mlp --vjp --seed=1 --backend=reference --pipeline="target=sm_100 recipe=float8_current_scaling" --compare=mlp --compare-vjp --compare-pipeline="recipe=float8_current_scaling target=reference" | FileCheck %s --check-prefix=SAME
 // RUN: te-run %s --entry=mlp --vjp --seed=1 --backend=reference --steps=3 --pipeline="target=sm_100 recipe=delayed_scaling" --compare=mlp --compare-vjp --compare-pipeline="recipe=delayed_scaling target=reference" | FileCheck %s --check-prefix=SAME
 // SAME: agree in {{[0-9]+}} arrays, 8 of them of casts
@@ -41,7 +41,7 @@ func.func @mlp(%x: tensor<64x96xbf16> {te.name = "x"}, %w1: tensor<160x96xbf16> 
   return %y : tensor<64x96xbf16>
 }
 
-// Strides of rows are multiples of 16 bytes: without dgrad, which would ask for that, dy has 24 columns.
+// The strides of rows are multiples of 16 bytes. Only dgrad would require this of dy, which has 24 columns here.
 // ODD-LABEL: @odd
 // ODD: te.scaled_matmul {{.*}} fast_accumulation = false contract = [0, 0] : {{.*}}contract = 0>, {{.*}}contract = 1>
 func.func @odd(%w: tensor<24x96xbf16> {te.name = "w", te.weight}) -> (tensor<64x24xbf16> {te.name = "y"}) {
@@ -50,7 +50,7 @@ func.func @odd(%w: tensor<24x96xbf16> {te.name = "w", te.weight}) -> (tensor<64x
   return %y : tensor<64x24xbf16>
 }
 
-// Of a custom recipe, w is cast for dgrad as its own recipe says, and differently.
+// In a custom recipe, the cast of w for dgrad has its own recipe, and differs.
 // DIFFER-LABEL: @differ
 // DIFFER: te.quantize %arg1 {{.*}}f8E4M3FN, per_tensor, contract = 1>
 // DIFFER: te.quantize %arg1 {{.*}}f8E4M3FN, per_tensor, pow2, contract = 0>

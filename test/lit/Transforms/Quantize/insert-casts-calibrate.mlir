@@ -1,5 +1,5 @@
-// Calibration: states and amaxes as in a quantised step, products in high
-// precision. The step that is quantised has the same signature.
+// Calibration: states and amaxes are those of a quantised step, and GEMMs
+// are in high precision. The quantised step has the same signature.
 
 // RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-insert-casts{calibrate},cse))' --split-input-file | FileCheck %s
 // RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-insert-casts{calibrate},cse))' --split-input-file | grep '^  func' > %t.calibrated
@@ -42,7 +42,7 @@ func.func @step(%x: tensor<32x64xbf16> {te.name = "x"}, %w: tensor<48x64xbf16> {
 
 // -----
 
-// The forward falls back; x has a slot for wgrad alone, measured in the forward.
+// The forward runs in high precision. x has a slot for wgrad only, and is measured in the forward.
 // CHECK-LABEL: func.func @backward_only
 // CHECK-SAME: te.name = "linear.x.dy.amax_history"
 // CHECK-SAME: te.name = "linear.x.x.amax_history"
@@ -62,7 +62,7 @@ func.func @backward_only(%x: tensor<32x24xbf16>, %w: tensor<48x24xbf16> {te.name
 
 // -----
 
-// A recipe without state measures nothing here; te-insert-probes does.
+// A recipe without states has nothing to calibrate; te-insert-probes measures tensors.
 // CHECK-LABEL: func.func @no_state
 // CHECK-NEXT: te.matmul
 // CHECK-NEXT: te.matmul

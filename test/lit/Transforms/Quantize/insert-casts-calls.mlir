@@ -1,4 +1,4 @@
-// te-insert-casts may add arguments to the function of a layer, which its callers would not pass: the phases before it leave no calls.
+// te-insert-casts may add arguments to the function of a layer, which callers would not pass. Earlier phases therefore remove all calls.
 // RUN: te-opt %s --te-legalize-input --te-differentiate --te-insert-casts | FileCheck %s
 // RUN: not te-opt %s --te-insert-casts 2>&1 | FileCheck %s --check-prefix=CALLS
 // RUN: not te-opt %s --te-insert-skip-flags 2>&1 | FileCheck %s --check-prefix=FLAGS

@@ -1,6 +1,6 @@
 // RUN: te-opt %s --split-input-file --te-insert-casts --cse --mlir-print-local-scope | FileCheck %s
 
-// GEMMs of one delayed recipe share the state of a tensor; others have their own, or none.
+// GEMMs of one delayed recipe share the states of a tensor. Other GEMMs have their own, or none.
 module attributes {te.recipe = #te.recipe<custom, {fprop = #te.recipe<delayed_scaling, {amax_history_len = 4}>,
     dgrad = #te.recipe<delayed_scaling, {amax_history_len = 4}>, wgrad = #te.recipe<delayed_scaling, {fp8_format = e4m3, amax_history_len = 2}>}>} {
   // CHECK-LABEL: func.func @states(
@@ -25,7 +25,7 @@ module attributes {te.recipe = #te.recipe<custom, {fprop = #te.recipe<delayed_sc
 
 // -----
 
-// Row scales forward, another format backward, whose columns are of what the forward multiplied.
+// The forward has row scales. The backward has another format, whose columns are cast from the dequantised rows of the forward.
 module attributes {te.recipe = #te.recipe<custom, {
     fprop = #te.recipe<nvfp4_block_scaling, {hadamard = false, stochastic_rounding = false, row_scaled_activation = true}>,
     dgrad = #te.recipe<mxfp8_block_scaling>, wgrad = #te.recipe<mxfp8_block_scaling>, x_col_source = rowwise_dequantized}>} {
@@ -45,7 +45,7 @@ module attributes {te.recipe = #te.recipe<custom, {
 
 // -----
 
-// Weights may map blocks to 4 while activations are transformed.
+// Blocks of weights may map their amax to 4 although activations are transformed.
 module attributes {te.recipe = #te.recipe<nvfp4_block_scaling, {four_over_six = weights}>} {
   // CHECK-LABEL: func.func @weights(
   func.func @weights(%x: tensor<64x128xbf16>, %w: tensor<256x128xbf16>, %dy: tensor<64x256xbf16>) -> (tensor<64x256xbf16>, tensor<256x128xbf16>) {
@@ -60,7 +60,7 @@ module attributes {te.recipe = #te.recipe<nvfp4_block_scaling, {four_over_six = 
 
 // -----
 
-// Of a weight [K, N] too, each cast is that of the GEMM that reads it, and the second one is of what the first made.
+// Also for a weight [K, N], each cast follows the recipe of the GEMM that reads it, and the second is cast from the first.
 module attributes {te.recipe = #te.recipe<custom, {fprop = #te.recipe<mxfp8_block_scaling>,
     dgrad = #te.recipe<float8_current_scaling>, wgrad = #te.recipe<float8_current_scaling>, w_col_source = rowwise_dequantized}>} {
   // CHECK-LABEL: func.func @transposed(

@@ -1,11 +1,11 @@
-// Delayed scaling: what the casts scale by comes in as a state, one for each
-// tensor that is cast, and goes out at the end.
+// Delayed scaling: the scale of each tensor that is cast
+// is a state, an argument and a result of the step.
 
 // RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-insert-casts,cse))' --split-input-file | FileCheck %s
 // RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-insert-casts,cse,te-materialize-transposes,te-pair-cast-layouts,canonicalize,te-fuse-amax))' --split-input-file | FileCheck %s --check-prefix=FUSED
 
-// Forward and backward: three slots. Both usages of x and of dy are cast by one
-// state; the residual does not make another.
+// Forward and backward: there are three slots. Both usages of x and of
+// dy are cast with one state, and the residual does not add another.
 // CHECK-LABEL: func.func @step
 // CHECK-SAME: %[[X:[a-z0-9]+]]: tensor<32x64xbf16> {te.name = "x"}
 // CHECK-SAME: %[[W:[a-z0-9]+]]: tensor<48x64xbf16> {te.name = "w", te.weight}
@@ -39,7 +39,7 @@
 // CHECK-NEXT: %[[GH1:.*]], %[[GS1:.*]] = te.delayed_scaling_update %[[GA]], %[[GH]], %[[GS]] for f8E5M2
 // CHECK-NEXT: return %{{.*}}, %{{.*}}, %{{.*}}, %[[XH1]], %[[XS1]], %[[WH1]], %[[WS1]], %[[GH1]], %[[GS1]]
 
-// Later: an activation measures its result, the casts the other tensors.
+// After the fusions, an activation measures its result, and casts measure the other tensors.
 // FUSED-LABEL: func.func @step
 // FUSED-NOT: te.amax %
 // FUSED: te.activation {{.*}} amax tensor<f32>
@@ -60,8 +60,8 @@ func.func @step(%x: tensor<32x64xbf16> {te.name = "x"}, %w: tensor<48x64xbf16> {
 
 // -----
 
-// Two layers read x: one slot, named after the first. Names that are taken are
-// not given twice.
+// Two layers read x: they share a slot, named after
+// the first layer. Names in use are not used again.
 // CHECK-LABEL: func.func @shared
 // CHECK-SAME: %[[S:[a-z0-9]+]]: tensor<f32> {te.init = 1.000000e+00 : f32, te.name = "q.x.1.scale"}
 // CHECK-SAME: te.name = "q.w.amax_history"
@@ -83,7 +83,7 @@ func.func @shared(%x: tensor<32x64xbf16> {te.name = "q.x.scale"}, %q: tensor<48x
 
 // -----
 
-// What is not quantised has no state.
+// Tensors that are not quantised have no state.
 // CHECK-LABEL: func.func @falls_back
 // CHECK-NOT: te.init
 // CHECK: te.matmul
@@ -95,7 +95,7 @@ func.func @falls_back(%x: tensor<32x7xbf16>, %w: tensor<48x7xbf16>) -> tensor<32
 
 // -----
 
-// Two micro-batches round one weight: its casts share one scale.
+// Two micro-batches round one weight: its casts share a scale.
 // CHECK-LABEL: func.func @micro_batches
 // CHECK-SAME: te.name = "w.w.amax_history"
 // CHECK-SAME: te.name = "w.w.scale"

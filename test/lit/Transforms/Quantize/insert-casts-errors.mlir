@@ -1,6 +1,6 @@
 // RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-insert-casts{strict}))' --verify-diagnostics --split-input-file
 
-// Strict: a GEMM that the recipe wants quantised and whose sizes forbid it.
+// With strict, a GEMM with a quantised recipe and sizes that it does not support is an error.
 func.func @strict_refuses_a_fallback(%x: tensor<32x24xbf16>, %w: tensor<64x24xbf16> {te.name = "w"}) -> tensor<32x64xbf16>
     attributes {te.recipe = #te.recipe<float8_block_scaling>} {
   // expected-error @below {{fprop of 'w' cannot run as recipe 'float8_block_scaling' says: expected K to be a multiple of 16, but got 24}}
@@ -10,7 +10,7 @@ func.func @strict_refuses_a_fallback(%x: tensor<32x24xbf16>, %w: tensor<64x24xbf
 
 // -----
 
-// Strict accepts high precision that was asked for.
+// High precision that the recipe requests is not an error.
 func.func @strict_accepts_an_override(%x: tensor<24x32xbf16>, %dy: tensor<24x64xbf16>) -> tensor<64x32xbf16>
     attributes {te.recipe = #te.recipe<float8_block_scaling, {backward_override = high_precision}>} {
   %dw = te.linear_wgrad %dy, %x : tensor<24x64xbf16>, tensor<24x32xbf16> -> tensor<64x32xbf16>
@@ -28,7 +28,7 @@ func.func @strict_refuses_a_backward_fallback(%x: tensor<24x32xbf16> {te.name = 
 
 // -----
 
-// There is no one place where its state would move.
+// There is no single place to update the state.
 func.func @delayed_scaling_needs_one_block(%x: tensor<32x32xbf16>, %w: tensor<64x32xbf16>) -> tensor<32x64xbf16>
     attributes {te.recipe = #te.recipe<delayed_scaling>} {
   // expected-error @below {{expected a layer with recipe 'delayed_scaling' to be in the one block of its function}}

@@ -1,8 +1,8 @@
 // RUN: te-opt %s --split-input-file --te-insert-casts --cse --mlir-print-local-scope | FileCheck %s
 
-// Forward: rows of x and squares of w. Backward: columns are of the Hadamard
-// transformed tensors, gradients round with the step's state, every cast in
-// its own stream.
+// The forward casts rows of x and square blocks of w. In the backward,
+// columns are cast from Hadamard transformed tensors, and gradients are
+// rounded with the step's random state. Every cast has its own stream.
 module attributes {te.recipe = #te.recipe<nvfp4_block_scaling>} {
   // CHECK-LABEL: func.func @step(
   // CHECK-SAME: %[[X:[^:]*]]: tensor<64x128xbf16>, %[[W:[^:]*]]: tensor<256x128xbf16>, %[[DY:[^:]*]]: tensor<64x256xbf16>,
@@ -31,7 +31,7 @@ module attributes {te.recipe = #te.recipe<nvfp4_block_scaling>} {
 
 // -----
 
-// A name that the program uses is left to it.
+// A name that the program uses is not taken.
 module attributes {te.recipe = #te.recipe<nvfp4_block_scaling>} {
   // CHECK-LABEL: func.func @taken(
   // CHECK-SAME: tensor<2xi32> {te.init = 0.000000e+00 : f32, te.name = "rng_state.1"})
@@ -44,7 +44,7 @@ module attributes {te.recipe = #te.recipe<nvfp4_block_scaling>} {
 
 // -----
 
-// One amax for each row of x; 4over6 for activations, of block scales up to 256.
+// There is an amax for each row of x, and 4over6 for activations with block scales up to 256.
 module attributes {te.recipe = #te.recipe<nvfp4_block_scaling, {hadamard = false, stochastic_rounding = false,
     row_scaled_activation = true, four_over_six = activations, backward_override = high_precision}>} {
   // CHECK-LABEL: func.func @row_scaled(
@@ -60,7 +60,7 @@ module attributes {te.recipe = #te.recipe<nvfp4_block_scaling, {hadamard = false
 
 // -----
 
-// A recipe for each GEMM; the columns of w are those of its row cast.
+// Each GEMM has its own recipe. The columns of w are cast from its dequantised rows.
 module attributes {te.recipe = #te.recipe<custom, {fprop = #te.recipe<mxfp8_block_scaling>,
     dgrad = #te.recipe<float8_current_scaling>, w_col_source = rowwise_dequantized}>} {
   // CHECK-LABEL: func.func @custom(

@@ -1,4 +1,4 @@
-// One tensor that is read by dense layers and in groups of several sizes has a cast, an amax and a state for each.
+// A tensor that dense layers and groups of several sizes read has separate casts, amaxes and states for each.
 
 // RUN: te-opt %s --split-input-file --te-training-pipeline="recipe=delayed_scaling compile-to=quantize" | FileCheck %s --check-prefix=STATES
 // RUN: te-opt %s --split-input-file --te-training-pipeline="vjp=layers recipe=float8_current_scaling compile-to=quantize" | FileCheck %s --check-prefix=CASTS
@@ -18,7 +18,7 @@
 // STATES-DAG: te.grouped_quantize %[[X]] scale %[[GIVEN]] sizes %[[SIZES]]
 // STATES-DAG: te.grouped_quantize %[[X]] scale %[[HALVES]] sizes %[[CONSTANT]]
 
-// The first reader of x comes before there are sizes.
+// The first reader of x is before the sizes are available.
 // CASTS-LABEL: func.func @layers
 // CASTS-SAME: %[[X:[a-z0-9]+]]: tensor<128x64xbf16> {te.name = "x"}
 // CASTS: %[[X0:.*]]:2 = te.quantize %[[X]] scale %{{[0-9]+}} :

@@ -1,4 +1,4 @@
-// Layers of groups: a scale for each group, zeros only where a cast would read what is between the groups.
+// Layers of groups have a scale for each group. Padding is zeroed only if a cast reads it.
 // RUN: te-opt %s --te-training-pipeline="vjp=layer recipe=float8_current_scaling compile-to=quantize" | FileCheck %s --check-prefix=TENSOR
 // RUN: te-opt %s --te-training-pipeline="vjp=layer recipe=float8_block_scaling compile-to=quantize" | FileCheck %s --check-prefix=BLOCK
 // RUN: te-opt %s --te-training-pipeline="vjp=layer recipe=delayed_scaling compile-to=quantize" | FileCheck %s --check-prefix=DELAYED
@@ -6,7 +6,7 @@
 // RUN: te-opt %s --te-training-pipeline="vjp=layer recipe=nvfp4_block_scaling target=reference compile-to=quantize" | FileCheck %s --check-prefix=NVFP4
 // RUN: te-opt %s --te-training-pipeline="vjp=layer recipe=float8_current_scaling report=precision compile-to=fuse" -o /dev/null | FileCheck %s --check-prefix=LEDGER
 
-// One amax a group; padding is not read, so nothing is zeroed.
+// Each group has an amax. The padding is not read, so it is not zeroed.
 // TENSOR-LABEL: func.func @layer
 // TENSOR-NOT: te.zero_padding
 // TENSOR: te.grouped_amax
@@ -16,22 +16,22 @@
 // TENSOR: te.quantize {{.*}} !te.scaled<2x1024x512xf8E4M3FN, per_tensor, contract = 1>
 // TENSOR: te.grouped_scaled_matmul
 // TENSOR-SAME: fast_accumulation = true
-// The columns of all weights, made for their use.
+// The columns of all weights are computed before their use.
 // TENSOR: te.transpose {{.*}} <2x1024x512xf8E4M3FN, per_tensor, contract = 1>
 // TENSOR: te.grouped_scaled_matmul
 // TENSOR: te.grouped_scaled_wgrad
 // TENSOR-NOT: te.zero_padding
 
-// A block reaches past the end of a group, and what the frontend left there is unknown.
+// A block may extend beyond the end of a group, and the values in the padding are unknown.
 // BLOCK-LABEL: func.func @layer
 // BLOCK: te.zero_padding %[[X:.*]], %[[SIZES:.*]] {alignment = 128 : i64}
 // BLOCK: te.grouped_quantize {{.*}} sizes %[[SIZES]] {alignment = 128 : i64}
 // BLOCK: te.grouped_scaled_matmul
-// The activation's rows outside the groups are zeros, for those of its input are.
+// The rows of the activation in the padding are zeros, because those of its input are.
 // BLOCK-NOT: te.zero_padding
 // BLOCK: te.grouped_scaled_matmul
 
-// One state a group.
+// Each group has a state.
 // DELAYED-LABEL: func.func @layer
 // DELAYED-SAME: tensor<1024x2xf32> {te.init = {{.*}}, te.name = "up.x.amax_history"}
 // DELAYED-SAME: tensor<2xf32> {te.init = {{.*}}, te.name = "up.x.scale"}
@@ -43,7 +43,7 @@
 // DEQUANTIZED: te.dequantize {{.*}} sizes {{.*}} groups = 2
 // DEQUANTIZED: te.grouped_wgrad
 
-// The transform fills runs of 16 rows, so groups end at multiples of 16 in the weight gradient.
+// The Hadamard transform mixes runs of 16 rows, so groups end at multiples of 16 in the weight gradient.
 // NVFP4-LABEL: func.func @layer
 // NVFP4: %[[ROUNDED:.*]] = te.round_group_sizes {{.*}} {multiple = 16 : i64}
 // NVFP4: te.hadamard

@@ -1,11 +1,11 @@
 // RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-insert-casts,cse))' --remarks-filter='.*' 2>&1 | FileCheck %s
 
-// Every GEMM says what it became, and why.
+// The remarks say for every GEMM what it becomes and why.
 // CHECK-DAG: [Passed] gemm-precision{{.*}}Reason="recipe 'float8_current_scaling'", Remark="fprop of 'w' became te.scaled_matmul"
 // CHECK-DAG: [Missed] gemm-precision{{.*}}Reason="fallback: expected K to be a multiple of 16, but got 24", Remark="fprop of 'w' became te.matmul on the original operands"
 // CHECK-DAG: [Analysis] gemm-precision{{.*}}Reason="override 'dequantized'", Remark="wgrad of 'w' became te.matmul on dequantised operands"
 
-// The innermost recipe wins, per op.
+// The innermost recipe applies to an op.
 // CHECK-LABEL: func.func @innermost_recipe_wins
 // CHECK: te.matmul {{.*}} contract = [1, 1]
 // CHECK: te.scaled_matmul {{.*}} fast_accumulation = true : {{.*}}per_tensor
@@ -16,7 +16,7 @@ func.func @innermost_recipe_wins(%x: tensor<32x64xbf16>, %w: tensor<64x64xbf16> 
   return %y : tensor<32x64xbf16>
 }
 
-// Options of per-tensor scaling end in the scale; options of block scaling in the cast.
+// Options of per-tensor scaling become attributes of the scale, and those of block scaling of the cast.
 // CHECK-LABEL: func.func @options_reach_the_scale
 // CHECK: te.compute_scale %{{.*}} for f8E4M3FN {amax_epsilon = 1.250000e-01 : f32, pow2_scales = true}
 // CHECK: te.quantize %{{[a-z0-9]+}} scale %{{[a-z0-9]+}} : {{.*}}per_tensor, pow2, contract = 1>
@@ -36,7 +36,7 @@ func.func @options_reach_the_block_cast(%x: tensor<32x64xbf16>, %w: tensor<64x64
   return %y : tensor<32x64xbf16>
 }
 
-// Quantised GEMMs add a bf16 bias.
+// Quantised GEMMs support a bf16 bias.
 // CHECK-LABEL: func.func @f32_bias_is_rounded
 // CHECK: %[[BIAS:.*]] = arith.truncf %{{.*}} : tensor<64xf32> to tensor<64xbf16>
 // CHECK: te.scaled_matmul %{{.*}}, %{{.*}} bias %[[BIAS]] : tensor<64xbf16> {{.*}} -> tensor<32x64xf32>
@@ -46,7 +46,7 @@ func.func @f32_bias_is_rounded(%x: tensor<32x64xf32>, %w: tensor<64x64xf32>, %b:
   return %y : tensor<32x64xf32>
 }
 
-// They add it to no f16 result.
+// They do not support a bias with an f16 result.
 // CHECK-LABEL: func.func @f16_with_bias_falls_back
 // CHECK-NOT: te.quantize
 // CHECK: te.matmul %{{.*}}, %{{.*}} bias
@@ -63,7 +63,7 @@ func.func @high_precision_keeps_its_bias(%x: tensor<32x64xf32>, %w: tensor<64x64
   return %y : tensor<32x64xf32>
 }
 
-// Sizes that the kernels do not take.
+// The kernels do not support these sizes.
 // CHECK-LABEL: func.func @falls_back
 // CHECK-NOT: te.quantize
 // CHECK: te.matmul
@@ -73,7 +73,7 @@ func.func @falls_back(%x: tensor<32x24xbf16>, %w: tensor<64x24xbf16> {te.name = 
   return %y : tensor<32x64xbf16>
 }
 
-// A forward that was not cast has nothing to dequantise: its backward is its gradient.
+// There is nothing to dequantise if the forward has no casts, so the backward reads the original tensors.
 // CHECK-LABEL: func.func @dequantized_follows_the_forward
 // CHECK-NOT: te.quantize
 // CHECK-COUNT-3: te.matmul
@@ -86,8 +86,8 @@ func.func @dequantized_follows_the_forward(%x: tensor<32x24xbf16>, %w: tensor<64
   return %y, %dx, %dw : tensor<32x64xbf16>, tensor<32x24xbf16>, tensor<64x24xbf16>
 }
 
-// A weight that was cast to the activation type crosses as a scaled value too,
-// and two layers that share an input share its casts and its residual.
+// The cast of a weight to the activation type is also saved as a scaled
+// value. Two layers that share an input share its casts and its residual.
 // CHECK-LABEL: func.func @shared_input_and_rounded_weight
 // CHECK: %[[W:.*]] = arith.truncf
 // CHECK: %[[N:.*]] = te.rms_norm

@@ -1,4 +1,4 @@
-// A layer whose weight is [K, N]: which axis each cast is made for, and which way around the operands of each GEMM are.
+// A layer with a weight [K, N]: the axis of each cast, and the order of the operands of each GEMM.
 
 // DEFINE: %{recipe} = float8_block_scaling
 // DEFINE: %{override} = none
@@ -25,7 +25,7 @@
 // BLOCK: %[[DYC:.*]] = te.quantize %arg2 {{.*}} contract = 0>
 // BLOCK: te.scaled_matmul %[[XR]], %[[DYC]] {{.*}} -> tensor<512x1024xbf16>
 
-// What the forward cast is dequantised: columns of the weight, and x, operand a of the wgrad.
+// The casts of the forward are dequantised: the columns of the weight, and x, which is operand a of the wgrad.
 // DEQ-DAG: %[[W:.*]] = te.quantize %arg1 {{.*}} block_128x128, pow2, contract = 0>
 // DEQ-DAG: %[[X:.*]] = te.quantize %arg0 {{.*}} block_1x128, pow2, contract = 1>
 // DEQ: te.scaled_matmul
@@ -40,7 +40,7 @@
 // HP: te.matmul %arg2, %arg1 contract = [1, 1] {{.*}} -> tensor<256x512xbf16>
 // HP: te.matmul %arg0, %arg2 contract = [0, 0] {{.*}} -> tensor<512x1024xbf16>
 
-// One cast of the rows, which the forward contracts the other way; one history of the weight.
+// There is one cast of the rows, which the forward contracts along the other axis, and one history of the weight.
 // ROWS: func.func @step
 // ROWS-SAME: te.name = "w.w.amax_history"
 // ROWS-NOT: "w.w.1

@@ -1,7 +1,7 @@
-// One training step of a two-layer MLP, differentiated, under every recipe and
-// backward override. What is guarded: which operands each of the six GEMMs
-// reads, that the forward never changes with the override, and that the
-// residuals are exactly what the mode needs.
+// A training step of a two-layer MLP, differentiated, with every
+// recipe and backward override. The test checks the operands of each
+// of the six GEMMs, that an override does not change the forward,
+// and that the residuals are exactly those that the mode needs.
 
 // DEFINE: %{recipe} = high_precision
 // DEFINE: %{override} = none
@@ -21,12 +21,12 @@
 // REDEFINE: %{override} = none
 // RUN: %{run} | FileCheck %s --check-prefixes=CURRENT,CURRENT-NONE
 
-// Without cse: the residual that lost its readers is gone at once.
+// Without cse, a residual without readers is removed at once.
 // RUN: te-opt %s --pass-pipeline='builtin.module(te-assign-recipe{recipe=float8_block_scaling},func.func(te-insert-casts))' | FileCheck %s --check-prefix=ALONE
 // ALONE: te.residual {{.*}} "linear2.x" : !te.scaled
 // ALONE-NOT: "linear2.x"
 
-// The layers are gone, whatever the recipe.
+// Layers are replaced under every recipe.
 // HP-NOT: te.linear
 // BLOCK-NOT: te.linear
 // CURRENT-NOT: te.linear
@@ -88,7 +88,7 @@
 // BLOCK-HP-NEXT: te.matmul %[[DH]], %[[W1]] contract = [1, 0]
 // BLOCK-HP-NEXT: te.matmul %[[DH]], %[[X]] contract = [0, 0]
 
-// The forward's own casts are held and decoded: no further quantise.
+// The casts of the forward are saved and dequantised, without other casts.
 // BLOCK-DEQ-NEXT: %[[HH:.*]] = te.residual %[[H]] "activation.x"
 // BLOCK-DEQ-NEXT: %[[HA:.*]] = te.residual %[[AR]] "linear2.x"
 // BLOCK-DEQ-NEXT: %[[HW2:.*]] = te.residual %[[W2R]] "w2"
@@ -114,7 +114,7 @@
 // CURRENT: %[[XR:.*]] = te.quantize %[[X]] scale %[[XSCALE]] : {{.*}} -> !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1>
 // CURRENT: %[[W1SCALE:.*]] = te.compute_scale %{{.*}} for f8E4M3FN
 // CURRENT: %[[W1R:.*]] = te.quantize %[[W1]] scale %[[W1SCALE]] : {{.*}}contract = 1>
-// One scale for both usages of a tensor.
+// Both usages of a tensor have one scale.
 // CURRENT-NONE: %[[W1C:.*]] = te.quantize %[[W1]] scale %[[W1SCALE]] : {{.*}}contract = 0>
 // CURRENT-NONE: %[[XC:.*]] = te.quantize %[[X]] scale %[[XSCALE]] : {{.*}}contract = 0>
 // CURRENT: %[[H:.*]] = te.scaled_matmul %[[XR]], %[[W1R]] fast_accumulation = true

@@ -1,7 +1,7 @@
 // RUN: te-opt %s --split-input-file --te-insert-skip-flags --mlir-print-local-scope | FileCheck %s
 // RUN: te-opt %s --split-input-file --te-insert-skip-flags="transposes=true" --mlir-print-local-scope | FileCheck %s --check-prefix=KEEP
 
-// A cast of a weight is kept, with what measures it; one of an activation is not.
+// The cast of a weight is cached, with its amax. The cast of an activation is not.
 // CHECK-LABEL: func.func @step(
 // CHECK-SAME: %[[W:[^:]*]]: tensor<256x512xbf16> {te.name = "w", te.weight}
 // CHECK-SAME: %[[SKIP:[^:]*]]: tensor<f32> {te.init = 0.000000e+00 : f32, te.name = "skip_weight_update"}
@@ -31,7 +31,7 @@ func.func @step(%x: tensor<64x512xbf16>, %w: tensor<256x512xbf16> {te.name = "w"
 
 // -----
 
-// Both usages of a cast are kept. The program has a flag of its own, and a name that is taken.
+// Both usages of a cast are cached. The program has its own flag, and uses a name.
 // CHECK-LABEL: func.func @both(
 // CHECK-SAME: %[[SKIP:[^:]*]]: tensor<f32> {te.name = "skip_weight_update"}
 // CHECK-SAME: %[[ROW:[^:]*]]: {{[^%]*}}te.name = "w.row.1"}, %[[COL:[^:]*]]: {{[^%]*}}te.name = "w.col"}
@@ -45,7 +45,7 @@ func.func @both(%w: tensor<256x512xbf16> {te.name = "w", te.weight}, %skip: tens
 
 // -----
 
-// The amaxes of a stack, one for each expert, are skipped as one of a matrix is.
+// The amaxes of a stack, one for each expert, are skipped like that of a matrix.
 // CHECK-LABEL: func.func @stack(
 // CHECK-SAME: %[[W:[^:]*]]: tensor<4x32x64xbf16> {te.name = "w", te.weight}
 // CHECK-SAME: %[[SKIP:[^:]*]]: tensor<f32> {te.init = 0.000000e+00 : f32, te.name = "skip_weight_update"}
@@ -62,7 +62,7 @@ func.func @stack(%w: tensor<4x32x64xbf16> {te.name = "w", te.weight}, %history: 
 
 // -----
 
-// What is computed from weights alone changes with them alone, so its cast is kept like theirs. An amax that is only returned is no cast's.
+// A value that is computed only from weights changes only with them, so its cast is cached, too. An amax that is only returned is not skipped.
 // CHECK-LABEL: func.func @merged(
 // CHECK-SAME: te.name = "skip_weight_update"}, %[[KEPT:[^:]*]]: {{[^%]*}}te.name = "w.row"}
 func.func @merged(%w: tensor<256x512xbf16> {te.name = "w", te.weight}, %delta: tensor<256x512xbf16> {te.name = "delta", te.weight}, %x: tensor<256x512xbf16>)

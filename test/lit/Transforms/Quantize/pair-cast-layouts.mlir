@@ -1,6 +1,6 @@
 // RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-pair-cast-layouts))' | FileCheck %s
 
-// Rows are the first result whichever cast came first, and the pair stands where the first cast stood.
+// The first result has the rows, for either order of the casts, and the pair is at the position of the first cast.
 // CHECK-LABEL: func.func @both_usages_in_one_read
 // CHECK-NEXT: %[[Q:.*]]:2 = te.quantize %{{.*}} -> !te.scaled<{{.*}}contract = 1>, !te.scaled<{{.*}}contract = 0>
 // CHECK-NEXT: te.dequantize %[[Q]]#1
@@ -14,7 +14,7 @@ func.func @both_usages_in_one_read(%x: tensor<256x512xbf16>) -> (tensor<256x512x
   return %c, %r : tensor<256x512xbf16>, tensor<256x512xbf16>
 }
 
-// Another scale, format, epsilon or scheme is another tensor.
+// Casts with another scale, format, epsilon or scheme are not paired.
 // CHECK-LABEL: func.func @different_casts_stay
 // CHECK-NOT: :2 = te.quantize
 // CHECK-COUNT-6: te.quantize
@@ -33,7 +33,7 @@ func.func @different_casts_stay(%x: tensor<256x512xbf16>, %s: tensor<f32>, %t: t
         !te.scaled<256x512xf8E4M3FN, block_1x128, contract = 0>, !te.scaled<256x512xf8E4M3FN, block_128x128, contract = 0>
 }
 
-// A cast that already makes both takes over a single one.
+// A cast with both usages replaces one with a single usage.
 // CHECK-LABEL: func.func @joins_an_existing_pair
 // CHECK-NEXT: %[[Q:.*]]:2 = te.quantize
 // CHECK-NEXT: return %[[Q]]#0, %[[Q]]#1, %[[Q]]#1
@@ -46,7 +46,7 @@ func.func @joins_an_existing_pair(%x: tensor<256x512xbf16>)
         !te.scaled<256x512xf8E4M3FN, block_1x128, contract = 0>
 }
 
-// What one of the casts measures, the pair does.
+// If one of the casts measures an amax, the pair does, too.
 // CHECK-LABEL: func.func @keeps_the_amax
 // CHECK-NEXT: %[[Q:.*]]:2, %[[AMAX:.*]] = te.quantize {{.*}} amax tensor<f32>
 // CHECK-NEXT: return %[[Q]]#0, %[[Q]]#1, %[[AMAX]]
@@ -57,7 +57,7 @@ func.func @keeps_the_amax(%x: tensor<32x32xbf16>, %s: tensor<f32>)
   return %row, %col, %amax : !te.scaled<32x32xf8E4M3FN, per_tensor, contract = 1>, !te.scaled<32x32xf8E4M3FN, per_tensor, contract = 0>, tensor<f32>
 }
 
-// Nv casts of one amax, state and stream are a pair, which keeps all three.
+// Nv casts with the same amax, state and stream become a pair with these operands.
 // CHECK-LABEL: func.func @fp4_pair
 // CHECK: %[[Q:.*]]:2 = te.quantize %{{.*}} amax %{{.*}} rng %{{.*}} {stream = 3 : i32} : {{.*}}nv_1x16, contract = 1>, {{.*}}nv_1x16, contract = 0>
 // CHECK-NEXT: return %[[Q]]#0, %[[Q]]#1
@@ -68,7 +68,7 @@ func.func @fp4_pair(%x: tensor<32x64xbf16>, %amax: tensor<f32>, %state: tensor<2
   return %a, %b : !te.scaled<32x64xf4E2M1FN, nv_1x16, contract = 1>, !te.scaled<32x64xf4E2M1FN, nv_1x16, contract = 0>
 }
 
-// Another amax, state, stream or rule of block scales is another tensor; rows that have their own amaxes have no columns.
+// Casts with another amax, state, stream or rule of block scales are not paired. Row-scaled casts have no columns.
 // CHECK-LABEL: func.func @different_fp4_casts_stay
 // CHECK-NOT: :2 = te.quantize
 // CHECK-COUNT-6: te.quantize
@@ -83,7 +83,7 @@ func.func @different_fp4_casts_stay(%x: tensor<32x64xbf16>, %amax: tensor<f32>, 
   return
 }
 
-// What a program keeps under its own flag stays under it, and nothing else comes under it.
+// A cast that the program caches with its own flag keeps it, and other casts do not get it.
 // CHECK-LABEL: func.func @kept_rows
 // CHECK-NEXT: te.quantize %{{.*}} into %{{.*}} unless %{{.*}} : tensor<128x128xbf16> -> !te.scaled<{{.*}}contract = 1>
 // CHECK-NEXT: te.quantize %{{.*}} : tensor<128x128xbf16> -> !te.scaled<{{.*}}contract = 0>

@@ -17,7 +17,7 @@ func.func @mx(%a: !mx, %b: !mx) -> tensor<128x128xbf16> {
   return %y : tensor<128x128xbf16>
 }
 
-// Other schemes have one order.
+// Other schemes have only one order of scales.
 // CHECK-LABEL: func.func @per_tensor(
 // CHECK-NOT: te.swizzle_scales
 func.func @per_tensor(%a: !q, %b: !q) -> tensor<128x128xbf16> {
@@ -25,8 +25,8 @@ func.func @per_tensor(%a: !q, %b: !q) -> tensor<128x128xbf16> {
   return %y : tensor<128x128xbf16>
 }
 
-// A value that is swizzled stays as it is; one that two products read is
-// swizzled once. The reference backend reads plain scales.
+// A value that is already swizzled does not change. A value that two GEMMs read
+// is swizzled once. The reference backend reads scales that are not swizzled.
 // STEP-LABEL: func.func @linears(
 // STEP-COUNT-3: te.swizzle_scales
 // STEP-NOT: te.swizzle_scales

@@ -1,4 +1,4 @@
-// What a captured step leaves to its next replay and under which flag, and what a replay is given.
+// The states that a captured step returns, with their flags, and the inputs of a replay.
 // RUN: te-opt %s --te-training-pipeline="vjp=layers recipe=delayed_scaling cache-weights=true main-grad=true report=capture compile-to=quantize" -o %t.mlir | FileCheck %s
 // RUN: te-opt %s --te-training-pipeline="vjp=layers recipe=nvfp4_block_scaling emulate=true cache-weights=true report=capture report-format=json compile-to=quantize" -o %t.mlir | FileCheck %s --check-prefix=JSON
 // RUN: not te-opt %s --pass-pipeline='builtin.module(te-report-capture{format=yaml})' 2>&1 | FileCheck %s --check-prefix=FORMAT

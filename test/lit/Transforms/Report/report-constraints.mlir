@@ -3,7 +3,7 @@
 // RUN: not te-opt %s --pass-pipeline='builtin.module(te-report-constraints{format=yaml})' 2>&1 | FileCheck %s --check-prefix=ERROR
 // ERROR: expected option 'format' of 'te-report-constraints' to be 'text' or 'json', but got 'yaml'
 
-// The rule shown is the strictest of the layer's GEMMs: without a te.vjp there is only fprop.
+// The rule in the table is the strictest of the layer's GEMMs. Without a te.vjp, there is only fprop.
 //      TEXT:size constraints
 // TEXT-NEXT:  layer  axis  tensor        size  multiple of  by                 padded to
 // TEXT-NEXT:  w      M     rows of x     40    16           wgrad contraction  48

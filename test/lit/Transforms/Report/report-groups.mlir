@@ -1,4 +1,4 @@
-// The constraints report says how many rows of a layer of groups are padding at least, and how many take every routing.
+// For a layer of groups, the constraints report prints the least rows of padding, and how many rows suffice for any routing.
 // RUN: te-opt %s --te-report-constraints -o %t.mlir | FileCheck %s --match-full-lines --strict-whitespace --check-prefix=TEXT
 // RUN: te-opt %s --pass-pipeline='builtin.module(te-report-constraints{format=json})' -o %t.mlir | FileCheck %s --check-prefix=JSON
 

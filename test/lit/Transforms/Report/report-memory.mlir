@@ -5,7 +5,7 @@
 
 // ERROR: expected option 'format' of 'te-report-memory' to be 'text' or 'json', but got 'xml'
 
-// A carried result is the memory of its argument: 256 bytes, not 512.
+// A carried result has the memory of its argument: 256 bytes, not 512.
 // CHECK:      memory of 'step'
 // CHECK-NEXT: bytes
 // CHECK-NEXT: arena 1024

@@ -1,4 +1,4 @@
-// One axis that several layers share is padded once, to what all of them need.
+// An axis that several layers share is padded once, to a multiple that all of them support.
 // RUN: te-opt %s --te-report-constraints -o %t.mlir | FileCheck %s --match-full-lines --strict-whitespace --check-prefix=TEXT
 // RUN: te-opt %s --te-report-constraints=target=sm_100 -o %t.mlir | FileCheck %s --check-prefix=REFUSED
 // RUN: te-opt %s --pass-pipeline='builtin.module(te-report-constraints{target=sm_100 format=json})' -o %t.mlir | FileCheck %s --check-prefix=JSON
@@ -7,9 +7,9 @@
 // RUN: sed -e s/20x64/32x64/g -e s/20x48/32x64/g -e s/20x24/32x32/g -e s/48x64/64x64/g -e s/48xbf16/64xbf16/g -e s/64x24/64x32/g %s | te-opt --te-check-constraints -o %t.mlir
 // ERROR: te-report-constraints: expected 'target' to be one of sm_90, sm_100, reference, but got 'sm_80'
 
-// Rows of x reach both layers, and y and dy have them too. Twice the rows of w2's
-// columns are the rows of w1, so that a multiple of 16 there is one of 32 here;
-// w1 alone would ask for 16.
+// The rows of x are those of both layers, and of y and dy. The rows
+// of w1 are twice the columns of w2, so a multiple of 16 columns of
+// w2 is a multiple of 32 rows of w1. w1 itself needs only 16.
 //      TEXT:size constraints
 // TEXT-NEXT:  layer  axis  tensor              size  multiple of  by                 padded to
 // TEXT-NEXT:  w1     M     rows of x           20    16           wgrad contraction  32

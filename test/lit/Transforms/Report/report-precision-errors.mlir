@@ -2,7 +2,7 @@
 // RUN: not te-opt %s --pass-pipeline='builtin.module(te-report-precision{format=yaml})' 2>&1 | FileCheck %s
 // CHECK: expected option 'format' of 'te-report-precision' to be 'text' or 'json', but got 'yaml'
 
-// High precision that was not asked for; the other two were.
+// This GEMM is in high precision without a request; the other two are not.
 func.func @strict(%x: tensor<32x24xbf16>, %w: tensor<64x24xbf16> {te.name = "w"}) -> (tensor<32x64xbf16>, tensor<32x64xbf16>, tensor<64x24xbf16>)
     attributes {te.recipe = #te.recipe<float8_block_scaling>} {
   // expected-error @below {{fprop of 'w' runs in high precision: fallback: expected K to be a multiple of 16, but got 24}}

@@ -8,8 +8,8 @@
 // REFERENCE: reference bf16
 // TARGET: error: te-report-precision: expected 'target' to be one of sm_90, sm_100, reference, but got 'sm_80'
 
-// Formats are those of the ops; bytes include scales. 48x64 in bf16 is 6144
-// bytes; its per-tensor usage 48 * 64 + 4.
+// The formats are those of the operands, and bytes include scales.
+// 48x64 in bf16 has 6,144 bytes, and its per-tensor usage 48 * 64 + 4.
 //      TEXT:precision of @step
 // TEXT-NEXT:  gemm   layer  a                    b                    accumulate  out   kernel                   why
 // TEXT-NEXT:  fprop  w      f8E4M3FN per_tensor  f8E4M3FN per_tensor  fast        bf16  cublaslt fp8 tensorwise  recipe 'float8_current_scaling'

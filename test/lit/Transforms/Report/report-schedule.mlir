@@ -3,7 +3,7 @@
 // RUN: not te-opt %s --te-report-schedule=format=html 2>&1 | FileCheck %s --check-prefix=FORMAT
 // FORMAT: expected option 'format' of 'te-report-schedule' to be 'text' or 'json', but got 'html'
 
-// The gather may run from the first launch on, beside the fill above it; the sum beside two launches, one of them a product.
+// The gather may run from the first launch on, beside the fill before it. The sum may run beside two launches, one of them a GEMM.
 // CHECK: launches of 'step'
 // CHECK-NEXT: launch stream kernel name waits for beside
 // CHECK-NEXT: 0 main copy part - -

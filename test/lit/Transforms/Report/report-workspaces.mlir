@@ -4,8 +4,8 @@
 // RUN: not te-opt %s --te-plan-memory=target=sm_80 2>&1 | FileCheck %s --check-prefix=TARGET
 // RUN: not te-opt %s --te-plan-memory="target=sm_90 budget=1" 2>&1 | FileCheck %s --check-prefix=BUDGET
 
-// One region for all: what the largest takes. A norm's backward keeps a column sum for each of 5 strips of up to 32 rows, 32 columns;
-// deterministic attention 2 heads * 256 tokens * 128 keys of 2 bytes, and an f32 for each head and token, the gradient of sinks one for each head and 128 tokens; a product what its library may take.
+// All launches share a region of the largest size. A norm's backward: column sums of 5 strips of up to 32 rows, 32 columns. Deterministic attention: 2
+// heads * 256 tokens * 128 keys of 2 bytes, and an f32 for each head and token. Gradient of sinks: one for each head and 128 tokens. GEMM: its library's.
 // CHECK: workspace, at most 33554432
 // CHECK: workspaces, one region outside the arena for all launches
 // CHECK-NEXT: buffer owner cause bytes offset first launch last launch

@@ -29,7 +29,7 @@ func.func @flag(%w: tensor<8xbf16> {te.name = "w", te.weight}, %d: tensor<8xbf16
 
 // -----
 
-// The mark of 'v' was forgotten; its gradient would be that of one micro-batch.
+// 'v' is not marked as a weight, so its gradient would be that of one micro-batch.
 func.func @unmarked(%dy: tensor<32x128xbf16>, %x: tensor<32x64xbf16>, %w: tensor<128x64xbf16> {te.name = "w", te.weight}, %v: tensor<128x64xbf16> {te.name = "v"},
                     %d: tensor<128x64xbf16>) -> (tensor<128x64xbf16> {te.name = "grad.w"}, tensor<128x64xbf16> {te.name = "grad.v"}) {
   // expected-error @below {{expected argument 'v', whose gradient is that of a layer's weight, to have 'te.weight' for 'main-grad'}}

@@ -1,6 +1,6 @@
 // RUN: te-opt %s --split-input-file --te-accumulate-main-grads --mlir-print-local-scope | FileCheck %s
 
-// A wgrad adds in its product, in f32, to a state that starts anew unless the flag says not to.
+// The GEMM of a wgrad adds in f32 to a state, which is set to zero before unless the flag is set.
 // CHECK-LABEL: func.func @product(
 // CHECK-SAME: %[[SKIP:[^:]*]]: tensor<f32> {te.init = 0.000000e+00 : f32, te.name = "skip_weight_update"}
 // CHECK-SAME: %[[SUM:[^:]*]]: tensor<128x64xf32> {te.init = 0.000000e+00 : f32, te.name = "grad.w"}
@@ -16,7 +16,7 @@ func.func @product(%dy: tensor<32x128xbf16>, %x: tensor<32x64xbf16>, %w: tensor<
 
 // -----
 
-// So does one of groups; the step's own flag is used.
+// So does a wgrad of groups. The step's own flag is used.
 // CHECK-LABEL: func.func @groups(
 // CHECK-SAME: %[[SKIP:[^:]*]]: tensor<f32> {te.name = "skip_weight_update"}
 // CHECK-SAME: %[[SUM:[^:]*]]: tensor<2x128x64xf32> {te.init
@@ -30,7 +30,7 @@ func.func @groups(%dy: tensor<32x128xbf16>, %x: tensor<32x64xbf16>, %sizes: tens
 
 // -----
 
-// A sum of several uses, widened from where the weight was cast: each is added to the sum so far, in program order.
+// The gradient of a weight with several uses, and a cast: each summand is added to the state in program order.
 // CHECK-LABEL: func.func @uses(
 // CHECK-NOT: arith
 // CHECK: %[[FROM:.*]] = te.zero_unless
@@ -51,7 +51,7 @@ func.func @uses(%dy: tensor<32x128xbf16>, %x: tensor<32x64xbf16>, %dz: tensor<32
 
 // -----
 
-// What is no product, or is read elsewhere, too, is widened and added. Other results stay as they are.
+// A gradient that no GEMM computes, or that has another reader, is widened and added. Other results do not change.
 // CHECK-LABEL: func.func @others(
 // CHECK-SAME: -> (tensor<128xf32> {te.name = "grad.g"}, tensor<128x64xf32> {te.name = "grad.w"}, tensor<f32>, tensor<128xbf16> {te.name = "grad.b"})
 // CHECK: %[[DB:.*]] = te.bias_grad
@@ -73,7 +73,7 @@ func.func @others(%dy: tensor<32x128xbf16>, %x: tensor<32x64xbf16>, %g: tensor<1
 
 // -----
 
-// A weight's gradient that overwrites is written in f32, and neither reads the flag nor what the state held; of two uses the second adds to the first.
+// The gradient of a weight with te.overwrite_main_grad is f32 and reads neither the flag nor the old state. Of two uses, the second adds to the first.
 // CHECK-LABEL: func.func @overwrite(
 // CHECK-SAME: tensor<128x64xf32> {te.init = 0.000000e+00 : f32, te.name = "grad.w"}
 // CHECK-NOT: te.zero_unless

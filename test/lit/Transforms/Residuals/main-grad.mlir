@@ -2,7 +2,7 @@
 // RUN: te-opt %s --te-training-pipeline="vjp=layers recipe=mxfp8_block_scaling main-grad=true target=sm_90 emulate=true compile-to=quantize" | FileCheck %s --check-prefix=EMULATED
 // RUN: te-opt %s --te-training-pipeline="vjp=layers recipe=float8_block_scaling main-grad=true compile-to=schedule" | FileCheck %s --check-prefix=PLACE
 
-// One flag decides over casts and gradients.
+// One flag controls casts and gradients.
 // CHECK-LABEL: func.func @layers
 // CHECK-SAME: %[[SKIP:[^ ]*]]: tensor<f32> {te.init = 0.000000e+00 : f32, te.name = "skip_weight_update"}
 // CHECK-DAG: te.quantize %{{[^ ]*}} into %{{[^ ]*}} unless %[[SKIP]]
@@ -14,7 +14,7 @@
 // EMULATED-DAG: te.grouped_wgrad {{.*}} accumulate %{{[^ ]*}} : tensor<2x128x64xf32>
 // EMULATED-DAG: te.matmul {{.*}} accumulate %{{[^ ]*}} : tensor<128x128xf32>
 
-// Sums stay where they are: no copy of a state, before or after. The product of groups reads the flag itself.
+// Sums are updated in place, without copies of a state. The GEMM of groups reads the flag itself.
 // PLACE-LABEL: func.func @layers
 // PLACE-NOT: tert.launch "copy"
 // PLACE: tert.launch "fill" {{.*}}(%[[SUM:[^ ,]*]], %[[SKIP:[^ ,]*]]) :

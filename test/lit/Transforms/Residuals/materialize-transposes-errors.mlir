@@ -15,7 +15,7 @@
 
 // REMAT: expected 'remat' to be nothing with 'transpose-policy=budget', whose 'transpose-budget' decides what is recomputed, but got 'everything'
 
-// Two columns that one op reads, 2 * (64 * 64 + 4) bytes: with fewer left, none is kept.
+// One op reads two columns of 2 * (64 * 64 + 4) bytes. If less memory is left, neither is cached.
 // DEMAND-COUNT-2: te.transpose
 // KEPT-NOT: te.transpose
 func.func @two_at_once(%w: tensor<64x64xbf16> {te.name = "w", te.weight}, %v: tensor<64x64xbf16> {te.name = "v", te.weight}, %scale: tensor<f32>) -> tensor<64x64xbf16> {

@@ -1,6 +1,6 @@
 // RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-materialize-transposes))' | FileCheck %s
 
-// Columns of a square-block weight come from its rows, which are cast from the same amax.
+// The columns of a weight with square blocks are computed from its rows, which are cast with the same amax.
 // CHECK-LABEL: func.func @square
 // CHECK: %[[ROW:.*]] = te.quantize %{{.*}} amax %arg1 {four_over_six = #te.four_over_six<mae>} : {{.*}}nv_16x16, contract = 1>
 // CHECK-NEXT: %[[COL:.*]] = te.transpose %[[ROW]]
@@ -13,7 +13,7 @@ func.func @square(%w: tensor<32x64xbf16> {te.weight}, %amax: tensor<f32>) -> (te
   return %x, %y : tensor<32x64xbf16>, tensor<32x64xbf16>
 }
 
-// Where nobody reads rows, the column cast is the least there is.
+// If nothing reads the rows, casting the columns moves the fewest bytes.
 // CHECK-LABEL: func.func @columns_only
 // CHECK-NOT: te.transpose
 func.func @columns_only(%w: tensor<32x64xbf16> {te.weight}, %amax: tensor<f32>) -> tensor<32x64xbf16> {
@@ -22,7 +22,7 @@ func.func @columns_only(%w: tensor<32x64xbf16> {te.weight}, %amax: tensor<f32>) 
   return %x : tensor<32x64xbf16>
 }
 
-// Columns that are rounded stochastically have random bits of their own.
+// Columns that are rounded stochastically have their own random bits.
 // CHECK-LABEL: func.func @stochastic
 // CHECK-NOT: te.transpose
 func.func @stochastic(%w: tensor<32x64xbf16> {te.weight}, %amax: tensor<f32>, %state: tensor<2xi32>) -> tensor<32x64xbf16> {

@@ -8,7 +8,7 @@
 // REMARK-DAG: [Passed] weight-transpose{{.*}}columns of 'w' are computed directly before their use, moving {{[0-9]+}} bytes
 // REMARK-DAG: [Missed] weight-transpose{{.*}}columns of 'v' are computed although sm_100 could contract the rows
 
-// The row usage, which the forward needs anyway, is what is held.
+// The row usage, which the forward needs, is saved.
 // DEMAND-LABEL: func.func @block_weight
 // DEMAND: %[[ROW:.*]] = te.quantize %{{.*}} : {{.*}}block_128x128, pow2, contract = 1>
 // DEMAND: %[[XC:.*]] = te.quantize %{{.*}} : {{.*}}block_1x128, pow2, contract = 0>
@@ -32,7 +32,7 @@ func.func @block_weight(%x: tensor<32x64xbf16> {te.name = "x"}, %w: tensor<64x64
   return %y, %dx, %dw : tensor<32x64xbf16>, tensor<32x64xbf16>, tensor<64x64xbf16>
 }
 
-// Per-tensor columns follow from rows too; the residual keeps its name.
+// Per-tensor columns are computed from rows, too. The residual keeps its name.
 // DEMAND-LABEL: func.func @per_tensor_rounded_weight
 // DEMAND: %[[ROW:.*]] = te.quantize %{{.*}} scale %{{.*}} : {{.*}} -> !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1>
 // DEMAND: %[[HELD:.*]] = te.residual %[[ROW]] "linear.w"
@@ -48,7 +48,7 @@ func.func @per_tensor_rounded_weight(%x: tensor<32x64xbf16>, %v: tensor<64x64xf3
   return %y, %dx : tensor<32x64xbf16>, tensor<32x64xbf16>
 }
 
-// Columns of 1x128 blocks are another rounding: no transpose makes them.
+// The columns of 1x128 blocks are rounded differently, so they cannot be transposed from rows.
 // DEMAND-LABEL: func.func @rows_of_1x128_do_not_transpose
 // DEMAND-NOT: te.transpose
 // DEMAND: te.residual %{{.*}} "w" : !te.scaled<64x64xf8E4M3FN, block_1x128, pow2, contract = 0>
@@ -60,7 +60,7 @@ func.func @rows_of_1x128_do_not_transpose(%x: tensor<32x64xbf16>, %w: tensor<64x
   return %y, %dx : tensor<32x64xbf16>, tensor<32x64xbf16>
 }
 
-// An argument that is no weight keeps both casts.
+// An argument that is not a weight keeps both casts.
 // DEMAND-LABEL: func.func @activations_do_not_transpose
 // DEMAND-NOT: te.transpose
 func.func @activations_do_not_transpose(%x: tensor<32x64xbf16>, %w: tensor<64x64xbf16>, %dy: tensor<32x64xbf16>)
@@ -71,8 +71,8 @@ func.func @activations_do_not_transpose(%x: tensor<32x64xbf16>, %w: tensor<64x64
   return %y, %dx : tensor<32x64xbf16>, tensor<32x64xbf16>
 }
 
-// Three backwards read the columns of 'w'. On demand each makes its own, cached the first one makes them for all. Residuals
-// hold 6152 bytes, the columns of both; the 6000 left hold those of 'w' from the forward to the first and between the last two, but not while the columns of 'v' are there too.
+// Three backwards read the columns of 'w': on demand, each computes them; cached, the first does for all. Residuals and both columns have 6,152
+// bytes each; the 6,000 left suffice for those of 'w' from the forward to the first and between the last two, but not beside those of 'v'.
 // DEMAND-LABEL: func.func @three_backwards
 // DEMAND-COUNT-5: te.transpose
 // DEMAND-NOT: te.transpose

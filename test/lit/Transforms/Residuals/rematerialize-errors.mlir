@@ -15,7 +15,7 @@
 // NAME: [[@LINE+16]]:1: error: expected 'remat' to name ops or layers of a forward, but nothing is called 'silu'; ops are embedding, sin, tanh
 // NAME: error: {{.*}} nothing is called 'attention'
 
-// The layer input %e cannot go.
+// The layer input %e cannot be recomputed.
 // BUDGET: [[@LINE+13]]:3: error: expected the values that 'step' saves for its backward to fit in 4095 bytes, but they need 4096
 // BUDGET: note: the smallest 'budget' that works is 4096
 // BUDGET: [[@LINE+16]]:{{.*}}: note: 'e' (4096 bytes) is still saved
@@ -24,7 +24,7 @@
 // ENOUGH: [Analysis] rematerialize{{.*}}'tanh' of 'tanh0' is saved: the budget is met
 // ENOUGH: held_after = 8192 : i64, held_before = 8192 : i64, policy = "budget:8192", recomputed = []
 
-// The sine would have to be held in its place.
+// The sine would have to be saved in its place.
 // MISSED: [Missed] rematerialize{{.*}}'tanh' of 'tanh0' is not recomputed: that would save 4096 other bytes to free 4096
 // MISSED: recomputed = []
 

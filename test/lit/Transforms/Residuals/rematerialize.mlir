@@ -15,9 +15,9 @@
 // NOTHING-NOT: tert.remat
 // REMARK: [Passed] rematerialize{{.*}}'rms_norm' of 'rms_norm0' is recomputed: frees 2180 bytes, moves {{[0-9]+}} bytes and does 0 operations
 
-// A cast is repeated with the scale of the first one, and measures nothing: its
-// state counts the amax once, and both the cast and the norm read arguments
-// through residuals. Only the columns are made again.
+// A cast is repeated with the scale of the first one, and does not measure
+// again, so the state counts the amax once. Both the cast and the norm
+// read arguments through residuals. Only the columns are computed again.
 // CHECK-LABEL: func.func @keeps_the_scale(
 // CHECK-SAME:    %[[X:[a-z0-9]+]]: tensor<32x64xbf16> {te.name = "x"}, %[[GAMMA:[a-z0-9]+]]: {{.*}}, %[[SCALE:[a-z0-9]+]]: tensor<f32>,
 // CHECK-SAME:    tert.remat = {held_after = 0 : i64, held_before = 2180 : i64,
@@ -42,7 +42,7 @@ func.func @keeps_the_scale(%x: !x {te.name = "x"}, %gamma: tensor<64xbf16> {te.n
   return %row, %amax, %dw, %dx, %dgamma : !row, tensor<f32>, tensor<48x64xbf16>, !x, tensor<64xbf16>
 }
 
-// A cast with random rounding draws from the state and stream of the first one.
+// A cast with stochastic rounding uses the random state and the stream of the first one.
 // CHECK-LABEL: func.func @keeps_the_random_bits(
 // CHECK-SAME:    %[[X:[a-z0-9]+]]: {{.*}}, %[[RNG:[a-z0-9]+]]: tensor<2xi32>
 // CHECK:         %[[AMAX:.*]] = te.amax
@@ -62,8 +62,8 @@ func.func @keeps_the_random_bits(%x: !x, %rng: tensor<2xi32>) -> !x {
   return %d : !x
 }
 
-// The input of a residual block stays held: behind it the block is computed
-// again, not the whole forward. A product is repeated with its casts.
+// The input of a residual block is saved, so only the block is computed
+// again, not the whole forward. A GEMM is repeated with its casts.
 // CHECK-LABEL: func.func @stops_at_layer_inputs(
 // ALL:           %[[E:.*]] = te.embedding
 // ALL:           te.matmul

@@ -1,5 +1,5 @@
-// Collectives on what is stored: parts along the first stored axis lie one after another; others are put in place from a scratch
-// buffer, and padding between the scales of parts is dropped.
+// Collectives transfer values as they are stored: parts along the first stored axis are contiguous.
+// Other parts are copied from a scratch buffer, and padding between the scales of parts is removed.
 // RUN: te-opt %s --te-convert-to-tert | FileCheck %s
 
 module attributes {te.groups = [#te.group<id = 3, name = "tp", axis = "tp", size = 2>]} {
@@ -25,7 +25,7 @@ func.func @tensors(%x: tensor<8x2xbf16>, %b: tensor<2xbf16>)
   return %a, %c, %d, %e, %f : tensor<16x2xbf16>, tensor<8x4xbf16>, tensor<4x2xbf16>, tensor<8x1xbf16>, tensor<8x2xbf16>
 }
 
-// Sent and received as they lie; received by blocks of 4 rows; sent by columns.
+// Sent and received without copies; received in blocks of 4 rows; sent by columns.
 // CHECK-LABEL: func.func @exchanges
 // CHECK-NEXT: tert.null
 // CHECK-NEXT: tert.launch "all_to_all" {bytes = 96 : i64, group_id = 3 : i32, ranks = 2 : i32, scale_bytes = 0 : i64}
@@ -48,7 +48,7 @@ func.func @exchanges(%x: tensor<4x4x6xbf16>)
   return %a, %b, %c, %d : tensor<4x4x6xbf16>, tensor<2x8x6xbf16>, tensor<8x2x6xbf16>, tensor<4x8x3xbf16>
 }
 
-// Bytes and scales in one launch. Data of an expert lies together, its scales [2, 512] do not, neither here nor there.
+// Bytes and scales are sent in one launch. The data of an expert is contiguous, but its scales [2, 512] are not, on either side.
 // CHECK-LABEL: func.func @exchange_of_casts
 // CHECK: tert.launch "copy_strided" {bytes = 1024 : i64, parts = 2 : i64, rows = 2 : i64, x_part = 1024 : i64, x_row = 2048 : i64, y_part = 2048 : i64, y_row = 1024 : i64}
 // CHECK: tert.launch "all_to_all" {bytes = 49152 : i64, group_id = 3 : i32, ranks = 2 : i32, scale_bytes = 2048 : i64}
@@ -59,7 +59,7 @@ func.func @exchange_of_casts(%x: !te.scaled<512x192xf8E4M3FN, block_1x128, contr
   return %y : !te.scaled<512x192xf8E4M3FN, block_1x128, contract = 1, groups = 4>
 }
 
-// Data by rows; scales [1, 128] by columns.
+// Data is exchanged by rows, and scales [1, 128] by columns.
 // CHECK-LABEL: func.func @block_rows
 // CHECK: tert.launch "all_gather" {bytes = 16384 : i64
 // CHECK: tert.launch "all_gather" {bytes = 512 : i64
@@ -69,7 +69,7 @@ func.func @block_rows(%x: !te.scaled<128x128xf8E4M3FN, block_1x128, pow2, contra
   return %y : !te.scaled<256x128xf8E4M3FN, block_1x128, pow2, contract = 1>
 }
 
-// 32 of 128 rows of scales are valid in each part; of the whole 64, the rest are zeros.
+// 32 of 128 rows of scales are valid in each part, and 64 in the whole; the others are zeros.
 // CHECK-LABEL: func.func @padded_scales
 // CHECK: tert.launch "all_gather" {bytes = 2048 : i64
 // CHECK: tert.launch "all_gather" {bytes = 512 : i64

@@ -1,4 +1,4 @@
-// Casts and transposes of a stack of weights are one launch; sizes that are a constant are filled in by runs.
+// Casts and transposes of a stack of weights are one launch. Constant sizes are written by one fill for each run of equal values.
 // RUN: te-opt %s --te-convert-to-tert --te-plan-memory | FileCheck %s
 
 // CHECK-LABEL: func.func @stack

@@ -1,7 +1,7 @@
-// Where collectives and launches stay though moving them would pay.
+// Cases in which collectives and launches do not move, although a move would save time.
 // RUN: te-opt %s --te-overlap-communication --split-input-file | FileCheck %s
 
-// Ranks run programs of their own: all keep the order in which they were found to meet. The gather could run beside the first product.
+// Ranks run their own programs, so all collectives keep the order that was verified. The gather could run beside the first GEMM.
 // CHECK-LABEL: func.func @own_program
 // CHECK: tert.launch "reduce_scatter_sum"
 // CHECK: tert.launch "all_gather"
@@ -24,7 +24,7 @@ func.func @own_program(%part: !tert.buffer<33554432>, %dy: !tert.buffer<11744051
 
 // -----
 
-// Host programs cut a step at its first use of a cotangent: what could fill the wait for the gather stays behind that.
+// Host programs split a step at the first use of a cotangent. The launch that could run during the gather stays after that.
 // CHECK-LABEL: func.func @cut
 // CHECK: tert.launch "all_gather"
 // CHECK: tert.launch "copy" {{.*}}(%{{.*}}, %arg2)
@@ -42,7 +42,7 @@ func.func @cut(%part: !tert.buffer<33554432>, %dy: !tert.buffer<67108864>, %y: !
   return
 }
 
-// The same where the other input is no cotangent.
+// The same if the other input is not a cotangent.
 // CHECK-LABEL: func.func @no_cut
 // CHECK: tert.launch "all_gather" {{.*}} side
 // CHECK: tert.launch "copy" {{.*}}(%arg1, %arg3)

@@ -7,7 +7,7 @@
 // TARGET: te-overlap-communication: expected 'target' to be one of sm_90, sm_100, reference, but got 'sm_80'
 // OPTION: expected 'overlap' to be one of auto, always, never, but got 'yes'
 
-// The backward of a column-parallel layer: the gather of x goes up over the product of dx, whose sum then runs beside that of dw.
+// The backward of a column-parallel layer: the gather of x moves before the GEMM of dx, and the sum of dx runs beside the GEMM of dw.
 // REMARK: overlap-communication.mlir:[[# @LINE + 8]]:{{.*}} remark: [Passed] overlap {{.*}}the collectives of 'column_backward' are on the side stream: {{[0-9]+}} of {{[0-9]+}} microseconds are expected to be gained
 // CHECK-LABEL: func.func @column_backward
 // CHECK: tert.launch "all_gather" {{.*}} side :
@@ -31,8 +31,8 @@ func.func @column_backward(%part: !tert.buffer<16777216>, %dy: !tert.buffer<1174
   return
 }
 
-// What needs a collective at once, and all that follows needs: nothing is gained, and it stays as it is. With 'always' it is on the
-// side stream none the less; nothing moves, and the copy of x, which only the gather's result does not need, does.
+// The result of the collective is needed at once by all following launches, so there is no gain and nothing changes.
+// With 'always' it is on the side stream, and only the copy of x, which does not need the gather's result, moves.
 // REMARK: remark: [Missed] overlap {{.*}}microseconds would be gained, but 10 are required{{.*}}the collectives of 'nothing_beside' stay on one stream
 // CHECK-LABEL: func.func @nothing_beside
 // CHECK-NOT: side
@@ -47,7 +47,7 @@ func.func @nothing_beside(%part: !tert.buffer<16777216>, %y: !tert.buffer<671088
   return
 }
 
-// A small step: too little is gained.
+// The gain in a small step is below the limit.
 // REMARK: remark: [Missed] overlap {{.*}}Function=too_small
 // CHECK-LABEL: func.func @too_small
 // CHECK-NOT: side
@@ -60,7 +60,7 @@ func.func @too_small(%part: !tert.buffer<256>, %w: !tert.buffer<1024>, %y: !tert
   return
 }
 
-// A launch never passes one whose buffer it writes: 'scratch' is made anew for the second product, behind the reader of the first.
+// A launch never moves across one whose buffer it writes: 'scratch' is written again for the second GEMM, after the reader of the first.
 // CHECK-LABEL: func.func @write_after_read
 // CHECK: tert.launch "all_gather"
 // CHECK: tert.launch "copy" {{.*}}(%arg1, %[[SCRATCH:.*]]) :
@@ -78,7 +78,7 @@ func.func @write_after_read(%part: !tert.buffer<16777216>, %a: !tert.buffer<6710
   return
 }
 
-// Attention takes as long as its positions see others: that of 8192 is enough beside a gather, that of a window of 17 is not.
+// The time of attention depends on the number of visible positions: with 8,192 it hides a gather, with a window of 17 it does not.
 // REMARK: remark: [Passed] overlap {{.*}}the collectives of 'attention_beside' are on the side stream
 // CHECK-LABEL: func.func @attention_beside
 // CHECK: tert.launch "all_gather" {{.*}} side :

@@ -1,4 +1,4 @@
-// A step that would fit on one stream says so.
+// The error for a step that would fit with one stream says so.
 // RUN: te-opt %s --te-plan-memory=budget=512 --verify-diagnostics
 
 // expected-error @below {{expected the temporaries of 'step' to fit in 512 bytes, but they need 768}}

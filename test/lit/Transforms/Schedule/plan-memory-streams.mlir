@@ -1,8 +1,8 @@
 // A buffer that a launch of the side stream uses is alive as long as that launch may run.
 // RUN: te-opt %s --te-plan-memory | FileCheck %s
 
-// What the main stream makes meanwhile takes no byte of what the side stream reads or writes, though both are dead by the order
-// of launches; what it makes after it waited for the sum does.
+// Buffers that the main stream writes meanwhile do not overlap those that the side stream uses, although these
+// are dead in the order of launches. Buffers written after the main stream waited for the sum may overlap them.
 // CHECK-LABEL: func.func @until_the_join
 // CHECK-SAME: tert.max_live_bytes = 768 : i64
 // CHECK: tert.alloc "summand" gradient offset [[SUMMAND:[0-9]+]]
@@ -25,7 +25,7 @@ func.func @until_the_join(%x: !tert.buffer<256>, %y: !tert.buffer<256>, %z: !ter
   return
 }
 
-// A gather may start when what it gathers is there, above where it stands: its result takes nothing that is used from then on.
+// A gather may start as soon as its operand is available, before its position. Its result does not overlap buffers that are used from then on.
 // CHECK-LABEL: func.func @from_the_wait
 // CHECK-SAME: tert.max_live_bytes = 768 : i64
 // CHECK: tert.alloc "part" activation offset
@@ -44,7 +44,7 @@ func.func @from_the_wait(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
   return
 }
 
-// What a collective on the side stream still reads is not overwritten in place; on one stream it is.
+// An operand that a collective on the side stream may still read is not overwritten in place. With one stream, it is.
 // CHECK-LABEL: func.func @not_in_place
 // CHECK: tert.alloc "read" activation offset [[READ:[0-9]+]]
 // CHECK-NOT: offset [[READ]]

@@ -1,4 +1,4 @@
-// Functions of tensors have no buffers: they are neither planned nor reported.
+// Functions on tensors have no buffers, so they are neither planned nor reported.
 
 // RUN: te-opt %s --te-plan-memory --te-report-memory | FileCheck %s
 

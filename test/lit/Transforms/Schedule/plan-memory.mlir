@@ -1,8 +1,8 @@
 // RUN: te-opt %s --te-plan-memory | FileCheck %s
 // RUN: te-opt %s --te-plan-memory=budget=2560 | FileCheck %s
 
-// The elementwise chain a -> b shares one slot; the matmul result may not take
-// the slot of its own operand, but the slot of the dead large buffer is free.
+// The elementwise chain a -> b shares one slot. The result of the matmul must not
+// use the slot of its operand, but may use that of the large buffer, which is dead.
 // CHECK-LABEL: func.func @chain
 // CHECK-SAME: tert.arena_bytes = 1024 : i64, tert.max_live_bytes = 1024 : i64
 func.func @chain(%x: !tert.buffer<512>, %y: !tert.buffer<512>) {
@@ -39,8 +39,8 @@ func.func @live_input(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
   return
 }
 
-// Wider elements never take the memory of narrower ones that are read for them,
-// although both sizes round up to one slot.
+// A result with wider elements never uses the memory of an operand
+// with narrower ones, although both sizes round up to one slot.
 // CHECK-LABEL: func.func @wider
 // CHECK-SAME: tert.arena_bytes = 512 : i64
 func.func @wider(%x: !tert.buffer<128>, %y: !tert.buffer<256>) {

@@ -1,4 +1,4 @@
-// Where casts of weights are made in every step they need no flag; all else is asked.
+// With fresh-casts, casts of weights need no flag; all other checks apply.
 // RUN: te-opt %s --split-input-file --te-verify-capture=fresh-casts=true --verify-diagnostics
 
 func.func @unmarked(%x: tensor<32x64xbf16> {te.name = "x"}, %v: tensor<128x64xbf16> {te.name = "v"}) -> (tensor<32x128xbf16> {te.name = "y"}) {

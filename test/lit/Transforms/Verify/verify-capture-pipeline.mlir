@@ -1,4 +1,4 @@
-// What the pipeline asks of a step with kept casts, of one that is captured without, as te-run --graph does, and of none.
+// What the pipeline checks of a step with cached casts, of one that is captured without them, as by te-run --graph, and of others.
 // RUN: te-opt %s --te-training-pipeline="recipe=float8_current_scaling compile-to=quantize" --split-input-file -o %t
 // RUN: not te-opt %s --te-training-pipeline="recipe=float8_current_scaling compile-to=quantize capture=true" --split-input-file 2>&1 | FileCheck %s --check-prefix=CAPTURE
 // CAPTURE-NOT: error:

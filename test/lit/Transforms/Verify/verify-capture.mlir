@@ -1,6 +1,6 @@
 // RUN: te-opt %s --split-input-file --allow-unregistered-dialect --te-verify-capture --verify-diagnostics
 
-// A cast of an activation needs no flag; a state that is advanced is as good as a fresh one.
+// The cast of an activation needs no flag. A random state that is advanced gives new bits in every replay.
 func.func @good(%dy: tensor<256x512xbf16>, %amax: tensor<f32>, %rng: tensor<2xi32> {te.name = "rng"}) -> (tensor<2xi32> {te.name = "rng"}) {
   %q = te.quantize %dy amax %amax rng %rng : tensor<256x512xbf16> -> !te.scaled<256x512xf4E2M1FN, nv_1x16, contract = 1>
   %next = te.rng_advance %rng
@@ -62,7 +62,7 @@ func.func @unknown() -> tensor<f32> {
 
 // -----
 
-// A cached cast is a state, kept by a flag that is an argument; through two micro-batches of one step, too.
+// A cached cast is a state with a flag that is an argument, also for two micro-batches in one step.
 func.func @kept(%w: tensor<256x512xbf16> {te.name = "w", te.weight}, %skip: tensor<f32> {te.name = "skip"}, %old: !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1> {te.name = "w.row"}) -> (!te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1> {te.name = "w.row"}) {
   %first = te.quantize %w into %old unless %skip : tensor<256x512xbf16> -> !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
   %second = te.quantize %w into %first unless %skip : tensor<256x512xbf16> -> !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
@@ -99,7 +99,7 @@ func.func @measured(%w: tensor<4x32x64xbf16> {te.name = "w", te.weight}) -> tens
 
 // -----
 
-// Nothing says that 'm' is a weight, but what is carried is cast in every step.
+// 'm' is not marked as a weight, but the state that is returned is cast from it in every step.
 func.func @carried(%m: tensor<256x512xbf16>, %old: !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1> {te.name = "kept"}) -> (!te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1> {te.name = "kept"}) {
   // expected-error @below {{expected in a captured step the value of state 'kept' to be kept by a skip flag, but got 'te.quantize'}}
   %q = te.quantize %m : tensor<256x512xbf16> -> !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
@@ -139,7 +139,7 @@ func.func @columns(%w: tensor<256x512xbf16> {te.name = "w", te.weight}, %scale: 
 
 // -----
 
-// The next replay would find what this one was given.
+// The next replay would reuse the value that this one was given.
 func.func @forgotten(%w: tensor<256x512xbf16> {te.name = "w", te.weight}, %skip: tensor<f32>, %old: !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1> {te.name = "w.row"}) {
   // expected-error @below {{expected in a captured step the value that the skip flag keeps to be returned under the name of its argument, but got 'te.quantize'}}
   %q = te.quantize %w into %old unless %skip : tensor<256x512xbf16> -> !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
@@ -157,7 +157,7 @@ func.func @constant_flag(%w: tensor<256x512xbf16> {te.name = "w", te.weight}, %o
 
 // -----
 
-// The backward's columns could be of another micro-batch than the forward's rows.
+// The backward's columns could be those of another micro-batch than the forward's rows.
 func.func @two_flags(%w: tensor<256x512xbf16> {te.name = "w", te.weight}, %forward: tensor<f32>, %backward: tensor<f32>, %row: !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1> {te.name = "w.row"},
     %col: !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 0> {te.name = "w.col"}) -> (!te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1> {te.name = "w.row"}, !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 0> {te.name = "w.col"}) {
   %r = te.quantize %w into %row unless %forward : tensor<256x512xbf16> -> !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
@@ -168,7 +168,7 @@ func.func @two_flags(%w: tensor<256x512xbf16> {te.name = "w", te.weight}, %forwa
 
 // -----
 
-// Without te.zero_unless, what the last batch added up would be added to; what is added up for no weight is its maker's.
+// Without te.zero_unless, gradients would be added to those of the last batch. A state that is not a weight's gradient is not checked.
 func.func @never_anew(%dy: tensor<32x128xbf16>, %x: tensor<32x64xbf16>, %w: tensor<128x64xbf16> {te.name = "w", te.weight}, %skip: tensor<f32> {te.name = "skip_weight_update"},
     %sum: tensor<128x64xf32> {te.name = "grad.w"}, %own: tensor<128x64xf32> {te.name = "grad.other"}) -> (tensor<128x64xf32> {te.name = "grad.w"}, tensor<128x64xf32> {te.name = "grad.other"}) {
   // expected-error @below {{expected in a captured step the sum in 'grad.w' to go through te.zero_unless, but got 'te.linear_wgrad'}}
@@ -179,7 +179,7 @@ func.func @never_anew(%dy: tensor<32x128xbf16>, %x: tensor<32x64xbf16>, %w: tens
 
 // -----
 
-// Another state is advanced, and this one by nothing.
+// Another random state is advanced, and this one is not.
 func.func @stuck(%dy: tensor<256x512xbf16>, %amax: tensor<f32>, %rng: tensor<2xi32> {te.name = "rng"}, %b: tensor<2xi32> {te.name = "b"})
     -> (tensor<2xi32> {te.name = "rng"}, tensor<2xi32> {te.name = "b"}) {
   // expected-error @below {{expected in a captured step random bits to come from a state that the step takes and returns advanced; every replay would draw the same ones, but got 'te.quantize'}}

@@ -14,7 +14,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
 
 // -----
 
-// Of an exchange, too.
+// This also holds for an exchange.
 module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size = 4>]} {
   func.func @exchanged_amax(%x: tensor<64x64xbf16>) -> !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1> {
     // expected-note @below {{'te.amax' of this rank's part is here}}
@@ -29,7 +29,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size
 
 // -----
 
-// What one rank has of the amaxes of cut blocks is no scale.
+// The amaxes that one rank has of blocks that are cut are not enough for scales.
 module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
   func.func @partial_blocks(%x: tensor<5197xbf16>) -> !te.scaled<160x128xf8E4M3FN, block_128x128, pow2, contract = 1> {
     // expected-note @below {{'te.partial_amax' of this rank's part is here}}
@@ -43,7 +43,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size
 
 // -----
 
-// Nor is that of a flat shard with one scale.
+// Neither are those of a flat shard with one scale.
 module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
   func.func @partial_flat(%x: tensor<5197xbf16>) -> !te.scaled<160x128xf8E4M3FN, per_tensor, contract = 1> {
     // expected-note @below {{'te.amax' of this rank's part is here}}
@@ -58,7 +58,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size
 
 // -----
 
-// A reduction over another group does not help.
+// A reduction over another group is not sufficient.
 module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>, #te.group<id = 1, name = "dp", axis = "dp", size = 2>]} {
   func.func @other_group(%x: tensor<64x64xbf16>) -> !te.scaled<256x64xf4E2M1FN, nv_1x16, contract = 1> {
     // expected-note @below {{'te.amax' of this rank's part is here}}
@@ -73,7 +73,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
 
 // -----
 
-// The state behind a scale is of this rank's amaxes.
+// The state that the scale is computed from has only the amaxes of this rank.
 module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>]} {
   func.func @partial_state(%x: tensor<64x64xbf16>, %h: tensor<16xf32> {te.name = "h"}, %s: tensor<f32> {te.name = "s"})
       -> (!te.scaled<256x64xf8E4M3FN, per_tensor, contract = 1>, tensor<16xf32> {te.name = "h"}, tensor<f32> {te.name = "s"}) {
@@ -137,7 +137,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
 
 // -----
 
-// Two groups in two orders: every rank waits for another.
+// Two groups are used in two orders, so every rank waits for another.
 module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 2>, #te.group<id = 1, name = "dp", axis = "dp", size = 2>]} {
   func.func @two_orders(%x: tensor<8xf32>) {
     %tp = te.rank group 0
@@ -158,7 +158,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
 
 // -----
 
-// The stages of a pipeline are modules of their own.
+// The stages of a pipeline are separate modules.
 module attributes {te.groups = [#te.group<id = 0, name = "pp", axis = "pp", size = 2>]} {
   module attributes {te.ranks = array<i64: 0>} {
     func.func @step(%a: tensor<f32>, %x: tensor<8xf32>) {
@@ -202,7 +202,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "pp", axis = "pp", size
 
 // -----
 
-// What a value of the step decides may differ between ranks.
+// A branch that depends on a value of the step may differ between ranks.
 module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>]} {
   func.func @data_dependent(%x: tensor<8xf32>, %flag: i1) {
     // expected-note @below {{the branch is here}}
@@ -231,7 +231,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
 
 // -----
 
-// Two amaxes in one collective do not meet one of them.
+// A collective of two amaxes does not match one of a single amax.
 module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 2>]} {
   module attributes {te.ranks = array<i64: 0>} {
     func.func @batched(%a: tensor<f32>, %b: tensor<f32>) -> (tensor<f32>, tensor<f32>) {
@@ -252,7 +252,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size
 
 // -----
 
-// An exchange is a collective as any other.
+// Exchanges are collectives, too.
 module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size = 2>]} {
   func.func @exchange_of_some(%x: tensor<8xf32>) -> tensor<8xf32> {
     %r = te.rank group 0
@@ -273,7 +273,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size
 
 // -----
 
-// Casts meet casts of the same kind, cut in the same way.
+// Casts match casts of the same kind that are divided in the same way.
 module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size = 2>]} {
   module attributes {te.ranks = array<i64: 0>} {
     func.func @casts(%x: !te.scaled<64x64xf8E4M3FN, mx_1x32, contract = 1>) -> !te.scaled<64x64xf8E4M3FN, mx_1x32, contract = 1, groups = 2> {
@@ -293,7 +293,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size
 
 // -----
 
-// Parts of sums are exchanged along one axis, or they are not the same sums.
+// Scattered sums match only if they are divided along one axis.
 module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 2>]} {
   module attributes {te.ranks = array<i64: 0>} {
     func.func @rows(%x: tensor<64x64xbf16>) -> tensor<32x64xbf16> {
@@ -313,7 +313,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
 
 // -----
 
-// What branches of a function do is not followed.
+// The effects of branches in a function are not tracked.
 module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 2>]} {
   // expected-error @below {{expected collectives in no control flow except 'scf.if', 'scf.for' and calls, but 'blocks' has them and branches of its own}}
   func.func @blocks(%x: tensor<8xf32>, %flag: i1) -> tensor<8xf32> {
@@ -328,7 +328,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
 
 // -----
 
-// Nothing has an amax here.
+// No recipe here has an amax of a tensor.
 module attributes {te.recipe = #te.recipe<high_precision>, te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 2>]} {
   func.func @no_amax(%a: tensor<f32>) -> tensor<f32> {
     // expected-error @below {{expected no 'te.amax_reduce' under recipe 'high_precision', which has no scale of a whole tensor}}
@@ -339,7 +339,7 @@ module attributes {te.recipe = #te.recipe<high_precision>, te.groups = [#te.grou
 
 // -----
 
-// Ranks beyond any machine are not run one by one.
+// A number of ranks that exceeds any machine is not simulated rank by rank.
 // expected-error @below {{expected at most 65536 ranks if their programs differ, but the groups have 1099511627776}}
 module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 1048576>, #te.group<id = 1, name = "dp", axis = "dp", size = 1048576>]} {
   func.func @asks() -> index {
@@ -350,7 +350,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
 
 // -----
 
-// Parts that are cut along one axis are no parts of another.
+// Parts that are divided along one axis do not match parts of another axis.
 module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size = 2>]} {
   module attributes {te.ranks = array<i64: 0>} {
     func.func @rows(%x: tensor<64x64xbf16>) -> tensor<64x64xbf16> {

@@ -1,4 +1,4 @@
-// What te-verify-collectives accepts.
+// Programs that te-verify-collectives accepts.
 // RUN: te-opt %s --te-verify-collectives | FileCheck %s
 
 // CHECK-LABEL: @reduced
@@ -13,7 +13,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
   }
 }
 
-// 4,096 ranks take one of two ways to the same collectives.
+// 4,096 ranks run one of two branches with the same collectives.
 module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 64>, #te.group<id = 1, name = "dp", axis = "dp", size = 64>]} {
   func.func @mesh(%x: tensor<8xf32>) {
     %r = te.rank group 1
@@ -36,8 +36,8 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
   }
 }
 
-// A rank whose part is empty takes part all the same, and stages may have other
-// shapes where only an amax meets.
+// A rank with an empty part takes part like others. Stages
+// may have other shapes if only an amax is reduced.
 module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size = 2>]} {
   module attributes {te.ranks = array<i64: 0>} {
     func.func @step(%x: tensor<64x32xbf16>) -> tensor<f32> {

@@ -1,4 +1,4 @@
-// Stages that meet as they are written, and do not in their backwards: what te.vjp expands to is compared too.
+// Stages whose collectives match in the forward but not in the backward: the expansion of te.vjp is compared, too.
 // RUN: split-file %s %t
 // RUN: te-opt %t/asked.mlir --te-verify-collectives -o /dev/null
 // RUN: te-opt %t/asked.mlir --te-verify-derivatives -o /dev/null

@@ -1,6 +1,6 @@
 // RUN: te-opt %s --te-verify-collectives --split-input-file --verify-diagnostics
 
-// A column-parallel layer reads what all ranks have; of a sequence, rows.
+// A column-parallel layer reads a tensor that all ranks have or, with sequence, one that is split by rows.
 module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>, #te.group<id = 1, name = "dp", axis = "dp", size = 2>]} {
   func.func @rows_without_sequence(
       // expected-note @below {{it is split here}}
@@ -13,7 +13,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
 
 // -----
 
-// Of another's columns it makes nothing.
+// It cannot read the columns of another column-parallel layer.
 module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>, #te.group<id = 1, name = "dp", axis = "dp", size = 2>]} {
   func.func @columns_of_columns(%x: tensor<64x64xbf16>, %w: tensor<64x64xbf16>) -> tensor<64x64xbf16> {
     // expected-note @below {{it is split here}}
@@ -26,7 +26,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
 
 // -----
 
-// Nor where elementwise ops and an activation are between.
+// This also holds with elementwise ops and an activation in between.
 module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>, #te.group<id = 1, name = "dp", axis = "dp", size = 2>]} {
   func.func @through_elementwise(%x: tensor<64x64xbf16>, %w: tensor<64x64xbf16>) -> tensor<64x64xbf16> {
     // expected-note @below {{it is split here}}
@@ -54,7 +54,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
 
 // -----
 
-// Weights and biases are split as the layer is.
+// Weights and biases are split like the layer.
 module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>, #te.group<id = 1, name = "dp", axis = "dp", size = 2>]} {
   func.func @weight_and_bias(%x: tensor<64x64xbf16>,
       // expected-note @below {{it is split here}}
@@ -88,7 +88,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
 
 // -----
 
-// What is split in two ways is added to nothing.
+// Tensors with different shardings are not added.
 module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>, #te.group<id = 1, name = "dp", axis = "dp", size = 2>]} {
   func.func @two_ways(
       // expected-note @below {{one is split here}}
@@ -103,7 +103,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
 
 // -----
 
-// A state goes on as the argument that it is next.
+// The next value of a state has the sharding of the argument.
 module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>, #te.group<id = 1, name = "dp", axis = "dp", size = 2>]} {
   func.func @state(%w: tensor<64x64xbf16> {te.name = "w", te.sharding = [#te.shard<axis = 0, group = 0>]},
       // expected-note @below {{it is split here}}
@@ -115,7 +115,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
 
 // -----
 
-// A weight that all ranks share moves by what one rank has of its gradient.
+// A weight that all ranks share is updated with a gradient of this rank's rows.
 module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 2>]} {
   func.func @summand_of_a_weight(%x: tensor<128x256xbf16> {te.sharding = [#te.shard<axis = 0, group = 0>]}, %dy: tensor<128x256xbf16> {te.sharding = [#te.shard<axis = 0, group = 0>]}, %w: tensor<256x256xbf16> {te.name = "w", te.weight})
       -> (tensor<256x256xbf16> {te.name = "w"}) {
@@ -129,7 +129,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size
 
 // -----
 
-// Through the optimizer, parameter and moments; the gradient of a bias, too.
+// This is also found through the optimizer, for its moments, and for the gradient of a bias.
 module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 2>]} {
   func.func @summand_of_an_optimizer(%dy: tensor<128x256xf32> {te.sharding = [#te.shard<axis = 0, group = 0>]}, %b: tensor<256xf32> {te.name = "b"}, %m: tensor<256xf32> {te.name = "b.m"}, %lr: tensor<f32>)
       -> (tensor<256xf32> {te.name = "b"}, tensor<256xf32> {te.name = "b.m"}) {
@@ -158,7 +158,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size
 
 // -----
 
-// Summed over another group than that of the rows.
+// The sum is over another group than that of the rows.
 module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 2>, #te.group<id = 1, name = "tp", axis = "tp", size = 2>]} {
   func.func @summed_over_another(%x: tensor<128x256xbf16> {te.sharding = [#te.shard<axis = 0, group = 0>]}, %dy: tensor<128x256xbf16> {te.sharding = [#te.shard<axis = 0, group = 0>]}, %w: tensor<256x256xbf16> {te.name = "w", te.weight})
       -> (tensor<256x256xbf16> {te.name = "w"}) {
@@ -173,7 +173,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size
 
 // -----
 
-// Of experts that all ranks have: rows by expert are rows of one rank, after a layer, too.
+// Experts that all ranks have: rows grouped by expert are those of one rank, also after a layer.
 module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 2>]} {
   func.func @summands_of_experts(%x: tensor<128x64xbf16> {te.sharding = [#te.shard<axis = 0, group = 0>]}, %ids: tensor<128x2xi32>, %dy: tensor<512x32xbf16>,
                                  %up: tensor<4x48x64xbf16> {te.name = "up", te.weight}, %down: tensor<4x32x48xbf16> {te.name = "down", te.weight},
@@ -200,7 +200,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size
 
 // -----
 
-// What a norm multiplies with, and a table.
+// The gain of a norm, and a table.
 module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 2>]} {
   func.func @summands_of_a_norm_and_a_table(%ids: tensor<128xi32> {te.sharding = [#te.shard<axis = 0, group = 0>]}, %x: tensor<128x256xf32> {te.sharding = [#te.shard<axis = 0, group = 0>]},
                                             %dy: tensor<128x256xf32> {te.sharding = [#te.shard<axis = 0, group = 0>]}, %g: tensor<256xf32> {te.name = "g"}, %b: tensor<256xf32> {te.name = "b"},

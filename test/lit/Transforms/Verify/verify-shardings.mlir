@@ -1,6 +1,6 @@
 // RUN: te-opt %s --te-verify-collectives --split-input-file | FileCheck %s
 
-// A layer of columns and one of rows, over tp, of tokens that are split over dp: nothing is split as it should not be.
+// A column-parallel and a row-parallel layer over tp, with tokens split over dp: all shardings are correct.
 module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>, #te.group<id = 1, name = "dp", axis = "dp", size = 2>]} {
   // CHECK-LABEL: @two_layers
   func.func @two_layers(%x: tensor<64x64xbf16> {te.name = "x", te.sharding = [#te.shard<axis = 0, group = 1>]}, %g: tensor<64xbf16> {te.name = "g"},
@@ -15,7 +15,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
     return %y : tensor<64x64xbf16>
   }
 
-  // Gathered, columns are whole rows; summed, parts of a sum are a sum.
+  // Gathered columns are whole rows, and a sum of partial sums is a sum.
   // CHECK-LABEL: @by_hand
   func.func @by_hand(%x: tensor<64x64xbf16> {te.sharding = [#te.shard<axis = 1, group = 0>]}, %w: tensor<64x64xbf16> {te.sharding = [#te.shard<axis = 1, group = 0>]},
                      %g: tensor<256xbf16>) -> (tensor<64x256xbf16>, tensor<64x64xbf16>) {
@@ -29,7 +29,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
 
 // -----
 
-// Experts that all ranks have are summed; those of one rank, whose rows came from all, are whole.
+// The gradients of experts that all ranks have are summed. Those of one rank, whose rows came from all ranks, are complete.
 // CHECK-LABEL: @experts
 module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size = 2>]} {
   func.func @experts(%x: tensor<128x64xbf16> {te.sharding = [#te.shard<axis = 0, group = 0>]}, %ids: tensor<128x2xi32>, %dy: tensor<256x48xbf16>,
@@ -52,7 +52,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size
 
 // -----
 
-// Summed over the ranks, scattered to parts, or added up in the gradient, which is summed once.
+// The gradient is summed over the ranks, scattered, or accumulated in main_grad, which is summed once.
 // CHECK-LABEL: @summands
 module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 2>]} {
   func.func @summands(%x: tensor<128x256xbf16> {te.sharding = [#te.shard<axis = 0, group = 0>]}, %dy: tensor<128x256xbf16> {te.sharding = [#te.shard<axis = 0, group = 0>]}, %w: tensor<256x256xbf16> {te.name = "w", te.weight},

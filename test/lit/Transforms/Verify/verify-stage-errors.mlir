@@ -35,7 +35,7 @@ func.func @holds_vjp(%x: tensor<4xf32>) -> tensor<4xf32> {
   %y, %dx = te.vjp @f(%x) cotangents(%x) wrt [0] : (tensor<4xf32>), (tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
   return %dx : tensor<4xf32>
 }
-// One unsaved operand each, and no residual in sight.
+// Each op reads one operand that is not saved, and there are no residuals.
 func.func @unsaved(%x: tensor<16x16xf32>, %g: tensor<16xf32>, %ids: tensor<16xi32>, %dloss: tensor<f32>) {
   %y = arith.negf %x : tensor<16x16xf32>
   %h = arith.negf %g : tensor<16xf32>
@@ -49,7 +49,7 @@ func.func @unsaved(%x: tensor<16x16xf32>, %g: tensor<16xf32>, %ids: tensor<16xi3
   %d:2 = te.rms_norm_backward %x, %x, %g, %h : tensor<16x16xf32>, tensor<16xf32>, tensor<16xf32>
   // expected-error @below {{(saved-operands), but got 'te.cross_entropy_backward'}}
   %e = te.cross_entropy_backward %dloss, %x, %ids, %h : tensor<16x16xf32>, tensor<16xi32>, tensor<16xf32>
-  // A cotangent may be anything.
+  // A cotangent may be any value.
   %ok = te.linear_dgrad %y, %x : tensor<16x16xf32>, tensor<16x16xf32> -> tensor<16x16xf32>
   return
 }

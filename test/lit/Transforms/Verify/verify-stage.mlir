@@ -16,9 +16,9 @@
 // TABLE-NEXT: after schedule until lower: no-tensors: every value is a buffer
 // TABLE-NEXT: after lower: llvm-only: every op is of the llvm dialect
 
-// What crosses without te.residual: results of the forward that are returned,
-// arguments, constants, scalars, state of a parameter update, and whatever a
-// second forward reads.
+// Values that the backward may read without te.residual: results of
+// the forward that are returned, arguments, constants, scalars, states
+// of a parameter update, and all values that a second forward reads.
 func.func @crosses(%x: tensor<4xf32>, %k: tensor<f32>, %w: tensor<4xbf16>, %lr: tensor<f32>)
     -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<f32>, tensor<4xf32>) {
   %two = arith.constant dense<2.0> : tensor<4xf32>
