@@ -35,29 +35,40 @@ static double timeRun(te_rt_context *context, int64_t first, int64_t count,
   return milliseconds;
 }
 
+/// Milliseconds of one repetition. The first run pays for lazy loading.
+static double timeOnce(te_rt_context *context,
+                       const std::function<void(int64_t)> &enqueue) {
+  timeRun(context, 0, 3, enqueue);
+  return std::max(timeRun(context, 0, 3, enqueue) / 3, 1e-3);
+}
+
+/// The number of repetitions of `once` milliseconds that take `ms`.
+static int64_t repetitions(double ms, double once) {
+  return std::max<int64_t>(3, static_cast<int64_t>(ms / once));
+}
+
+double
+te::bench::measureSustained(te_rt_context *context, const Effort &effort,
+                            const std::function<void(int64_t)> &enqueue) {
+  const int64_t half =
+      repetitions(effort.sustainedMs / 2, timeOnce(context, enqueue));
+  // The first half only warms the chip.
+  timeRun(context, 0, half, enqueue);
+  return timeRun(context, half, half, enqueue) / half;
+}
+
 Timing te::bench::measure(te_rt_context *context, const Effort &effort,
                           const std::function<void(int64_t)> &enqueue) {
-  // The first run pays for lazy loading; the second sizes the rounds.
-  timeRun(context, 0, 3, enqueue);
-  double once = std::max(timeRun(context, 0, 3, enqueue) / 3, 1e-3);
-  auto repetitions = [&](double ms) {
-    return std::max<int64_t>(3, static_cast<int64_t>(ms / once));
-  };
   std::vector<double> rounds;
-  int64_t count = repetitions(effort.burstMs);
+  const int64_t count = repetitions(effort.burstMs, timeOnce(context, enqueue));
   for (int round = 0; round < effort.burstRounds; ++round) {
     std::this_thread::sleep_for(
         std::chrono::duration<double, std::milli>(effort.idleMs));
     rounds.push_back(timeRun(context, round * count, count, enqueue) / count);
   }
   std::sort(rounds.begin(), rounds.end());
-  Timing timing;
-  timing.burstMs = rounds[rounds.size() / 2];
-  // The first half of the sustained run only warms the chip.
-  int64_t half = repetitions(effort.sustainedMs / 2);
-  timeRun(context, 0, half, enqueue);
-  timing.sustainedMs = timeRun(context, half, half, enqueue) / half;
-  return timing;
+  return {rounds[rounds.size() / 2],
+          measureSustained(context, effort, enqueue)};
 }
 
 DeviceBuffers::~DeviceBuffers() {

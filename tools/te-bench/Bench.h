@@ -42,6 +42,10 @@ void check(te_rt_status status, const char *what);
 Timing measure(te_rt_context *context, const Effort &effort,
                const std::function<void(int64_t)> &enqueue);
 
+/// Milliseconds of one of the repetitions `enqueue(i)`, long after the first.
+double measureSustained(te_rt_context *context, const Effort &effort,
+                        const std::function<void(int64_t)> &enqueue);
+
 /// Device memory freed at the end of the benchmark that took it.
 class DeviceBuffers {
 public:
