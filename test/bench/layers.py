@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""Prints a model of many layers and its backward's signature, for measuring how the compiler scales.
+"""Prints a model with many layers, to measure how the time of the compiler grows with their number.
 
     layers.py 80 | te-opt - --te-training-pipeline="vjp=model recipe=float8_block_scaling remat=everything" -o /dev/null
 
-Each layer has the seven products of a Llama layer with two norms, two residual additions and SwiGLU; elementwise ops stand where
-attention would.
+Each layer has the seven GEMMs of a Llama layer, two norms, two residual additions and SwiGLU. Elementwise ops replace attention.
 """
 
 import sys

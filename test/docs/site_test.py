@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Builds the documentation's site with warnings as errors, and checks that it is complete by itself.
+"""Builds the documentation's site with warnings as errors, and checks that it works without a network.
 
     site_test.py SITE
 
-SITE is the folder that the site is written to. No page may load anything from the
-network, and the search has to know every page without a server.
+SITE is the folder that the site is written to. No page may load files from the
+network, and the search has to find every page without a server.
 """
 
 import json
@@ -15,7 +15,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# What a browser loads by itself; links that a reader follows may lead anywhere.
+# Attributes of files that a browser loads; links that a reader follows may lead anywhere.
 LOADED = re.compile(
     r"<(?:script|link|img|iframe|source)\b[^>]*\b(?:src|href)=[\"']?(?:https?:)?//[^\"'> ]*", re.IGNORECASE
 )
@@ -42,7 +42,7 @@ def main():
     site = pathlib.Path(sys.argv[1]).resolve()
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--clean", "--site-dir", str(site)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-    # --quiet would hide the warnings from --strict, too.
+    # --quiet would also hide the warnings that --strict counts.
     built = subprocess.run(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True, check=False)
     if built.returncode:
         print(built.stderr + "expected the site to build without a warning")

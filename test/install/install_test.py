@@ -1,8 +1,8 @@
 """Installs this build, and builds and runs programs against the install tree.
 
-Programs see nothing of the source or the build tree: find_package(TE), a step
-linked into a C program, the compiler as a library, and the trainer of
-examples/cpp_trainer, whose resumed runs equal uninterrupted ones in every bit.
+The programs do not use the source or the build tree. They are: find_package(TE), a
+step that is linked into a C program, the compiler as a library, and the trainer of
+examples/cpp_trainer, whose resumed runs have the bits of uninterrupted ones.
 """
 
 import argparse
@@ -24,7 +24,7 @@ prefix = work / "prefix"
 
 
 def run(*command, fails=None):
-    """Its output; with `fails`, it has to end with 1 and say that."""
+    """Runs a command and returns its output. With `fails`, the command must exit with 1 and print that text."""
     done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if fails is None and done.returncode != 0:
         sys.exit(f"{' '.join(map(str, command))}\nended with {done.returncode}\n{done.stdout}")
@@ -79,7 +79,7 @@ consumer = build(
 expect("largest error 8 of 5 and" in run(consumer / "linked"), "the linked step gives another error")
 expect(run(consumer / "compiler").strip(), "the compiler has no version")
 
-# A step is compiled again when its file changes, and not otherwise.
+# A step is compiled again only if its file changes.
 trainer = build(
     prefix / "share/te-mlir/examples/cpp_trainer",
     work / "trainer",
@@ -110,7 +110,7 @@ for recipe in RECIPES:
     expect((work / "whole").read_bytes() == (work / "resumed").read_bytes(), f"{recipe}: the states differ")
     said = run(*train, "--steps=4", f"--load={work / 'half'}")
     expect(said == "trainer: no step is left: at 4, and --steps=4\n", f"{recipe}: a run without steps says '{said}'")
-    # A state that is off by one bit is seen.
+    # A state that differs by one bit is found.
     damaged = bytearray((work / "half").read_bytes())
     damaged[-3] ^= 1
     (work / "damaged").write_bytes(damaged)
@@ -131,7 +131,7 @@ for recipe in RECIPES:
     run(*train, "--steps=6", f"--load={work / 'other'}")
     steps[recipe] = train
 
-# It learns: the first losses are near ln 256 = 5.55, later ones lower.
+# The loss decreases: the first losses are near ln 256 = 5.55.
 losses = [
     float(line.split()[-1]) for line in run(*steps["float8_block_scaling"], "--steps=40", "--lr=3e-3").splitlines()
 ]

@@ -14,7 +14,7 @@ import sys
 from lint import ROOT, finish, read
 
 LABEL = re.compile(r"\b([a-z]\w*)-c(\d+)\b")
-# Labels that are enforced by passes carry the pass's name.
+# Labels of constraints that passes enforce have the name of the pass.
 declared, enforced, tested = {}, set(), set()
 
 for path in sorted((ROOT / "include").rglob("*.td")):

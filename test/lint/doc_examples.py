@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every ```mlir example of the dialect's .td files stands in test/lit/Docs.
+"""Every ```mlir example of the dialect's .td files is in test/lit/Docs.
 
 Those files are run by the lit suite, so an example that no longer parses or
 verifies fails a test. White space is ignored when comparing.

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""No environment variable changes what a program means.
+"""No environment variable changes the meaning of a program.
 
-The compiler reads none at all: recipes, overrides and policies are attributes and options. The runtime reads where caches
-belong and settings of the libraries it loads, te-run which launcher started it, and where the other processes are. The Python package reads where its libraries lie, and, for programs that come from
-TransformerEngine, NVTE_BACKWARD_OVERRIDE as the default of one field of a recipe, of which it warns. No other variable of TransformerEngine
-is named.
+The compiler reads no variables: recipes, overrides and policies are attributes and options. The runtime reads the folder of
+caches and settings of the libraries that it loads. te-run reads which launcher started it, and the addresses of the other
+processes. The Python package reads the folder of its libraries and, for programs that were written for TransformerEngine,
+NVTE_BACKWARD_OVERRIDE as the default of one field of a recipe, with a warning. No other variable of TransformerEngine is named.
 """
 
 import re

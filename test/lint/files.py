@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Files of the repository are small, clean and of no particular machine.
+"""Files of the repository are small and clean, and do not depend on a machine.
 
-No file above 256 kB, a header line in C++ sources, no tabs or trailing blanks
-there, no merge leftovers, and nothing that names a machine's own paths or a
-package registry. What begins with #! can be started. sizes.py counts lines.
+No file has more than 256 kB. C++ sources have a header line, and no tabs or
+trailing blanks. No file has merge conflict markers, paths of a certain machine
+or the address of a package registry. Files that begin with #! are executable.
+sizes.py checks the number of lines.
 """
 
 import os
@@ -12,7 +13,7 @@ import sys
 
 from lint import ROOT, finish, read, tracked
 
-# Spelled in pieces, or this file would find itself.
+# The patterns are split into pieces, so that they do not match this file.
 PLACES = re.compile(
     "|".join(
         [

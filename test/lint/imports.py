@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""No module of the Python package imports itself through others.
+"""The imports of the Python package have no cycles.
 
-All imports count, also those in functions and for types only. `from te_mlir import build`
-imports the module `build`; what it is a part of is no import of the package.
+All imports count, including those in functions and for types. `from te_mlir import build`
+imports the module `build`, but not the package.
 """
 
 import ast
@@ -19,7 +19,7 @@ def name_of(path):
 
 
 def imported(tree, modules):
-    """The modules of the package that a file imports, with their lines."""
+    """The modules of the package that a file imports, with line numbers."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -32,7 +32,7 @@ def imported(tree, modules):
 
 
 def cycles(edges):
-    """One path from each module that is reached from itself, the shortest."""
+    """The shortest cycle through each module that has one."""
     seen = set()
     for start in sorted(edges):
         paths = [[start]]

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Who may include whom.
+"""Which folders may include headers of which others.
 
-lib/Runtime and the runtime's headers know no compiler; lib/Support knows
-nobody; lib/Analysis knows no pass; phases of lib/Transforms share what is in
-lib/Analysis and in their Utils, and do not include each other's headers; device
-headers (.cuh) include no host headers, and those of Kernels/Device only each
-other; inline PTX is in Kernels/Device; nothing of the product includes tests.
+* lib/Runtime and the runtime's headers do not include compiler headers.
+* lib/Support includes no other folder, and lib/Analysis no pass.
+* Phases of lib/Transforms include lib/Analysis and their Utils, but not each
+  other's headers.
+* Device headers (.cuh) include no host headers, and those of Kernels/Device
+  include only each other. Inline PTX is only in Kernels/Device.
+* The product does not include tests.
 """
 
 import re

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Every link of a Markdown page leads to a file of the repository, and so does every
-path of a page in a source and every file that a comment of the runtime names."""
+"""Every link of a Markdown page leads to a file of the repository. Sources name only pages
+that exist, and comments of the runtime only files that exist."""
 
 import re
 import sys

@@ -1,5 +1,5 @@
-"""What the lints share. Each is a script that prints its problems, one a line,
-and ends with 1 if there is one or if it found nothing to check."""
+"""Helpers of the lints. Each lint is a script that prints one problem per line, and
+exits with 1 if there are problems, or if it found nothing to check."""
 
 import functools
 import pathlib
@@ -14,8 +14,8 @@ def read(path):
 
 
 def tracked(*patterns):
-    """Files of the repository that match git patterns; every file of the tree
-    where there is no repository (a source archive)."""
+    """Files of the repository that match git patterns; all files of the tree if
+    there is no repository, as in a source archive."""
     command = ["git", "-C", str(ROOT), "ls-files", "-z", "--", *patterns]
     result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode == 0 and result.stdout:

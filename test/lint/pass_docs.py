@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Every pass says what it does.
+"""Every pass is documented and tested.
 
 A pass of a Passes.td has a mnemonic that is its class name in kebab case (def
 FooBarPass: "te-foo-bar"), a summary, a description with an ```mlir example
-(report and verify passes, which change nothing, may do without), a statistic,
-and a lit test named after it that runs it.
+(optional for report and verify passes, which change nothing), a statistic,
+and a lit test with its name that runs it.
 """
 
 import re
@@ -14,7 +14,7 @@ from lint import ROOT, finish, read
 
 
 def kebab(name):
-    # Acronyms are one word: ConvertTERTToLLVM is convert-tert-to-llvm.
+    # Acronyms count as one word: ConvertTERTToLLVM becomes convert-tert-to-llvm.
     words = re.findall(r"TERT|LLVM|TE|[A-Z][a-z0-9]*", name)
     return "te-" + "-".join(words).lower()
 
@@ -23,7 +23,7 @@ problems, count = [], 0
 tests = "\n".join(read(path) for path in (ROOT / "test/lit").rglob("*.mlir"))
 for path in sorted((ROOT / "include").rglob("Passes.td")):
     stage = path.parent.name
-    # A definition ends where the next begins.
+    # A definition ends at the start of the next one.
     for body in re.split(r"^def ", read(path), flags=re.M)[1:]:
         match = re.match(r'(\w+)Pass\s*:\s*Pass<"([\w-]+)"', body)
         if not match:

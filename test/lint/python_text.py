@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The Python package asks records, not text.
+"""The Python package reads records instead of text.
 
-What is in a program is in build.Function.ops, and what the compiler said is in
-CompileError.diagnostics: neither printed IR nor a message is searched for words.
-So only the files below use regular expressions, each for text of another library,
-and no exception is distinguished by the text of its message.
+build.Function.ops has the ops of a program, and CompileError.diagnostics has the errors
+of the compiler, so neither printed IR nor messages are searched. Only the files below use
+regular expressions, each for text of another library, and no exception is distinguished
+by the text of its message.
 """
 
 import ast
@@ -31,7 +31,7 @@ def imports_re(tree):
 
 
 def searched(tree):
-    """Lines in which a caught exception's text is compared or searched."""
+    """The lines that compare or search the text of a caught exception."""
     for handler in ast.walk(tree):
         if not isinstance(handler, ast.ExceptHandler) or not handler.name:
             continue
@@ -43,7 +43,7 @@ def searched(tree):
 
 
 def is_text(node, name):
-    """Whether `node` is str(name), repr(name), name.args or a part of these."""
+    """Whether `node` is str(name), repr(name), name.args or a part of one of these."""
     while (
         isinstance(node, (ast.Subscript, ast.Attribute))
         or isinstance(node, ast.Call)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Every script of scripts/ says with --help what its first lines say, and does nothing else.
+"""With --help, every script of scripts/ prints its first comment, and does nothing else.
 
-Those that take arguments refuse wrong ones with 2 and one line.
+Scripts with arguments exit with 2 and print one line if an argument is wrong.
 """
 
 import pathlib

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Files and functions are short, and the reasons of code are written down.
+"""Files and functions are short, and code has comments.
 
-Hand-written C++, CUDA, TableGen and Python has at most 700 lines a file and 120 a function, and most files are much
-shorter: one in ten may have more than 350 lines (C++) or 450 (Python). Of the product, there are 15 lines with
-comments to 100 of code. Text that tools read or write (tests of passes, generated tables) has at most 1000 lines.
+Hand-written C++, CUDA, TableGen and Python has at most 700 lines in a file and 120 in a function. Most files are much
+shorter: one in ten may have more than 350 lines (C++) or 450 (Python). The product has at least 15 lines with comments
+for 100 lines of code. Text that tools read or write (tests of passes, generated tables) has at most 1,000 lines.
 """
 
 import ast
@@ -17,13 +17,13 @@ from lint import ROOT, finish, read, tracked
 FILE_LINES, TEXT_LINES, FUNCTION_LINES, COMMENTS = 700, 1000, 120, 0.15
 CPP = ("*.cpp", "*.h", "*.cu", "*.cuh", "*.c", "*.inc")
 TEXT = ("*.mlir", "*.sh", "*.cmake", "*.txt")
-#: Literals of C++, in which a brace or a comment sign means nothing, and comments.
+#: Comments, and literals of C++ in which braces and comment signs are ignored.
 TOKENS = re.compile(
     r'(?P<comment>//[^\n]*|/\*.*?\*/)|R"(?P<end>\w*)\(.*?\)(?P=end)"|"(?:\\.|[^"\\\n])*"|(?<!\d)\'(?:\\.|[^\'\\\n])+\'',
     re.DOTALL,
 )
 DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
-#: What may be around a function.
+#: The blocks that may contain a function.
 SCOPE = re.compile(
     r"(?:inline\s+)?namespace\b|extern\s*$|(?:template\s*<.*>\s*)?(?:struct|class|union)\b[^()]*$", re.DOTALL
 )
@@ -34,7 +34,7 @@ def blank(found):
 
 
 def cpp_functions(text):
-    """(first line, lines) of each function: a block with parameters before it, in nothing but namespaces and classes."""
+    """(First line, lines) of each function: a block after parameters, whose scopes are all namespaces or classes."""
     text = DIRECTIVE.sub(blank, TOKENS.sub(blank, text))
     heads, begin = [], 0
     for found in re.finditer(r"[{};]", text):
@@ -49,7 +49,7 @@ def cpp_functions(text):
 
 
 def cpp_comments(text):
-    """The numbers of lines with a comment, and of lines with code."""
+    """The number of lines with a comment, and of lines with code."""
     commented = set()
     for found in TOKENS.finditer(text):
         if found["comment"]:
@@ -66,7 +66,7 @@ def python_functions(text):
 
 
 def python_comments(text):
-    """As `cpp_comments`; documentation strings are comments."""
+    """Like `cpp_comments`. Docstrings count as comments."""
     documentation, commented, code = set(), set(), set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef)) and ast.get_docstring(node):
@@ -101,7 +101,7 @@ def check_lines(path, limit):
 
 
 def check_language(language, paths, product, functions, comments, bar):
-    """product: the beginnings of names of files that are installed or run by users."""
+    """Checks all files. product: the prefixes of files that are installed or that users run."""
     lines = {path: check_lines(path, FILE_LINES) for path in paths}
     longest, commented, code = 0, 0, 0
     for path in paths:

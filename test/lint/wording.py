@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""No text uses the phrases that readers had to decode; docs/contributing/style.md says what to write.
+"""No text uses phrases that readers had to decode. docs/contributing/style.md says what to write instead.
 
-EVERYWHERE are phrases that mean nothing else in English, so they are searched for in all sources. PROSE are phrases that
-may be right in code (`a product of two numbers`), so only pages and examples are searched for them.
+EVERYWHERE has phrases that are searched for in all sources. PROSE has phrases that may be right in code
+(`a product of two numbers`), so they are searched for only in pages and examples.
 """
 
 import re
@@ -10,7 +10,7 @@ import sys
 
 from lint import ROOT, finish, read, tracked
 
-# (a phrase, what to write)
+# Each entry is (a phrase, what to write instead).
 EVERYWHERE = [
     (r"without a word", "silently"),
     (r"(?<!#)\banew\b", "again"),
@@ -53,12 +53,12 @@ SOURCES = (
     "*.toml",
     "*.yml",
 )
-# They name the phrases.
+# These files contain the phrases as examples.
 EXEMPT = ("docs/contributing/style.md", "test/lint/wording.py", "examples/byte_lm/text.txt")
 
 
 def joined(text):
-    """The text with line breaks as blanks, and comment signs and margins gone, so that a phrase may run over a line."""
+    """The text with line breaks, comment signs and margins replaced by blanks, so that phrases match across lines."""
     return re.sub(r"[ \t]*\n[ \t]*(?://+|#|\*)?[ \t]*", lambda found: " ".ljust(len(found[0])), text)
 
 

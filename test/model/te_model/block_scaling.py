@@ -1,7 +1,7 @@
 """One f32 scale for 128 elements of a row (1x128) or for a square of 128 (128x128).
 
-Storage is [outer, inner], inner being the axis that is contracted; blocks are cut there, so 1x128 along axis 0 quantises
-the source again, and squares give the same bytes in another order.
+Storage is [outer, inner], where inner is the contracted axis. Blocks of 1x128 are along inner, so a cast for axis 0 quantises the
+source again. Square blocks have the same bytes in another order.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ BLOCK = {"block_1x128": (1, 128), "block_128x128": (128, 128)}
 
 
 def _stored(scales, scheme):
-    """Scales [outer block, inner block] as they are stored, padded to a multiple of 4."""
+    """The scales [outer block, inner block] as they are stored, padded to a multiple of 4."""
     return pad(scales.T if scheme == "block_1x128" else scales, 1, 4)
 
 
@@ -33,7 +33,7 @@ def quantize(x, format, scheme, axis, source, pow2=False, epsilon=0.0):
 
 
 def transpose(q):
-    """The other axis of a 128x128 value, by moving bytes: scales change places with their blocks, and are padded again."""
+    """The other axis of a 128x128 value: bytes and scales are moved, and the scales are padded again."""
     outer, inner = (-(-size // 128) for size in q.data.shape)
     return Scaled(q.data.T, pad(q.scale[:outer, :inner].T, 1, 4))
 

@@ -1,4 +1,4 @@
-"""Delayed scaling: the next scale from a history of amaxes, slot by slot."""
+"""Delayed scaling: the next scale is computed from a history of amaxes, separately for each slot."""
 
 import math
 
@@ -8,7 +8,7 @@ from .formats import FLT_MAX
 
 
 def update_slot(amax, history, scale, largest, algorithm="max", margin=0):
-    """(history, scale) of one slot after a step. Row 0 of a history is where an amax lands that is not counted yet."""
+    """(history, scale) of one slot after a step. Row 0 of a history is for an amax that is not counted yet."""
     last = amax if amax != 0 else history[0]
     if last == 0:
         return list(history), scale
@@ -26,7 +26,7 @@ def update_slot(amax, history, scale, largest, algorithm="max", margin=0):
 
 
 def update(amax, history, scale, largest, algorithm="max", margin=0):
-    """The same for f32 arrays of slots: `history` is [length] and the shape of `amax`."""
+    """The same for f32 arrays of slots. history: [length] and the shape of `amax`."""
     shape, length = np.shape(amax), len(history)
     columns = history.reshape(length, -1).T
     slots = [

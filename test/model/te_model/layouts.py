@@ -1,4 +1,4 @@
-"""Where scales and nibbles lie: padding, tiles of scales as products read them, two codes a byte."""
+"""The layout of scales and 4-bit codes: padding, tiles of scales for GEMMs, two codes in a byte."""
 
 import numpy as np
 
@@ -8,24 +8,24 @@ def up(n, multiple):
 
 
 def pad(array, rows, columns):
-    """`array` with zeros up to multiples of `rows` and `columns`."""
+    """`array`, padded with zeros to multiples of `rows` and `columns`."""
     height, width = array.shape
     return np.pad(array, ((0, up(height, rows) - height), (0, up(width, columns) - width)))
 
 
 def blocks(x, rows, columns):
-    """[block row, block column, rows, columns] of a matrix; what a block at the edge lacks is zero."""
+    """[block row, block column, rows, columns] of a matrix; missing elements of a partial block are zero."""
     x = pad(x, rows, columns)
     return x.reshape(x.shape[0] // rows, rows, x.shape[1] // columns, columns).transpose(0, 2, 1, 3)
 
 
 def spread(values, rows, columns, shape):
-    """One value a block to one value an element of a matrix of `shape`."""
+    """Expands one value for each block to one for each element of a matrix of `shape`."""
     return np.repeat(np.repeat(values, rows, 0), columns, 1)[: shape[0], : shape[1]]
 
 
 def pack(codes):
-    """Two 4-bit codes a byte, the even index in the low nibble."""
+    """Packs two 4-bit codes in a byte, the even index in the low nibble."""
     return codes[:, 0::2] | codes[:, 1::2] << 4
 
 
@@ -36,7 +36,7 @@ def unpack(packed):
 
 
 def swizzle(scale):
-    """Bytes of padded scales [outer, inner] in tiles of 128 x 4, in the shape they came in."""
+    """The bytes of padded scales [outer, inner] in tiles of 128 x 4, in the original shape."""
     outer, inner = scale.shape
     i, j = np.indices(scale.shape)
     tile = i // 128 * (inner // 4) + j // 4

@@ -1,7 +1,7 @@
 """MXFP8: one power of two for 32 elements (mx_1x32) or for a square of 32 (mx_32x32).
 
-Data is [rows, cols] for both axes. Scales are [up(rows, 128), up(cols / 32, 4)] along axis 1 and [up(rows / 32, 4), up(cols, 128)]
-along axis 0; a square's exponent is repeated for every row, or column, that it covers.
+Data is [rows, cols] for both axes. Scales are [up(rows, 128), up(cols / 32, 4)] for axis 1 and [up(rows / 32, 4), up(cols, 128)]
+for axis 0. The exponent of a square block is repeated for each of its rows or columns.
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ def _block(scheme, axis):
 
 
 def exponents(largest, format):
-    """The scale of a block from its largest magnitude."""
+    """The scale of a block, from its largest magnitude."""
     with np.errstate(all="ignore"):
         return e8m0_from(largest * (np.float32(1) / format.max))
 
@@ -27,7 +27,7 @@ def exponents(largest, format):
 def quantize(x, format, scheme, axis):
     block = _block(scheme, axis)
     exponent = exponents(amax(blocks(x, *block), axis=(2, 3)), format)
-    # 2^(127 - e): biased, 254 - e; a NaN exponent, 255, gives NaN.
+    # 2^(127 - e) has the biased exponent 254 - e; the exponent 255 (NaN) gives NaN.
     inverse = power_of_two(np.where(exponent == 255, 255, 254 - exponent.astype(np.int64)))
     codes = cast(x, spread(inverse, *block, x.shape), format)
     return Scaled(codes, _stored(exponent, scheme, axis))
@@ -40,7 +40,7 @@ def _stored(exponent, scheme, axis):
 
 
 def transpose(q):
-    """The other axis of an mx_32x32 value: the same bytes; one exponent a square, repeated the other way."""
+    """The other axis of an mx_32x32 value: the same bytes, and exponents that are repeated along the other axis."""
     rows, columns = q.data.shape
     return Scaled(q.data, _stored(q.scale[:rows:32, : columns // 32], "mx_32x32", 0))
 
@@ -53,5 +53,5 @@ def dequantize(q, format, axis):
 
 
 def swizzle(scale, axis):
-    """Scales of axis 0 are swizzled as their transpose; the bytes keep the shape of the tiles."""
+    """The scales of axis 0 are swizzled after transposing them; the result has the shape of the tiles."""
     return layouts.swizzle(scale if axis == 1 else scale.T)

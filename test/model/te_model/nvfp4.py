@@ -1,7 +1,8 @@
 """NVFP4: E2M1 codes, an E4M3 scale for 16 elements (nv_1x16) or a square of 16 (nv_16x16), and an f32 amax above them.
 
-Storage is [outer, inner / 2], two codes a byte, inner being the axis that is contracted; scales are
-[up(outer, 128), up(inner / 16, 4)], a square's scale repeated on its 16 rows. The amax belongs to the tensor, or to each row.
+Storage is [outer, inner / 2] with two codes in a byte, where inner is the contracted axis. Scales are
+[up(outer, 128), up(inner / 16, 4)]; the scale of a square block is repeated for its 16 rows. There is an amax of the tensor, or of
+each row.
 """
 
 import numpy as np
@@ -20,7 +21,7 @@ def amax_rows(x):
 
 
 def hadamard(x):
-    """Runs of 16 rows of a bf16 matrix, times diag(signs) H16 / 4: what axis 0 is quantised from."""
+    """Runs of 16 rows of a bf16 matrix, times diag(signs) H16 / 4: the source of casts for axis 0."""
     with np.errstate(all="ignore"):
         y = x.reshape(-1, 16, x.shape[1]) * SIGNS[:, None]
         for stride in (1, 2, 4, 8):
@@ -31,14 +32,14 @@ def hadamard(x):
 
 
 def encode_scale(amax, scale_max=448):
-    """The factor of the first level, of every amax."""
+    """The factor of the first level for each amax."""
     with np.errstate(all="ignore"):
         factor = np.minimum(np.float32(scale_max * 6) / np.asarray(amax, np.float32), FLT_MAX)
     return np.where((np.asarray(amax) == 0) | (factor == 0), np.float32(1), factor)
 
 
 def stochastic_codes(x, random):
-    """E2M1 codes of f32 values: up from the neighbour below where the 16 bits reach the fraction."""
+    """E2M1 codes of f32 values, rounded up from the lower neighbour if the 16 random bits reach the fraction."""
     magnitude = np.abs(x).astype(np.float64)
     below = np.clip(np.searchsorted(E2M1.magnitudes, magnitude, side="right") - 1, 0, 6)
     low, high = E2M1.magnitudes[below], E2M1.magnitudes[below + 1]
@@ -49,7 +50,7 @@ def stochastic_codes(x, random):
 
 
 def _codes(x, sf, factor, random):
-    """Codes of a matrix by the scale byte and the first-level factor of every element."""
+    """The codes of a matrix, given the scale byte and the first-level factor of each element."""
     with np.errstate(all="ignore"):
         decode = np.float32(1) / factor
         inverse = np.minimum(np.float32(1) / (E4M3.decode(sf) * decode), FLT_MAX)
@@ -58,7 +59,7 @@ def _codes(x, sf, factor, random):
 
 
 def _error(x, codes, sf, amax, scale_max, squared, rows):
-    """Sum over each block of the distance to what is decoded: along a row in order, then rows pairwise."""
+    """The sum of errors in each block: along a row in order, then rows as a tree."""
     with np.errstate(all="ignore"):
         decoded = E2M1.decode(codes) * E4M3.decode(sf) * amax / np.float32(6 * scale_max)
         distance = decoded - x
@@ -73,10 +74,10 @@ def _error(x, codes, sf, amax, scale_max, squared, rows):
 
 
 def quantize(x, scheme, axis, amax_of, scale_max=448, four_over_six=None, rng=None):
-    """`amax_of` is f32[1], or f32[rows] of a row-scaled matrix. `four_over_six`: None, "mae" or "mse".
-    `rng`: None, or ((seed, offset), stream) to round stochastically."""
+    """Quantises a matrix. amax_of: f32[1], or f32[rows] of a row-scaled matrix. four_over_six: None, "mae" or "mse".
+    rng: None, or ((seed, offset), stream) for stochastic rounding."""
     if scheme == "nv_16x16" and axis == 0 and four_over_six:
-        # The rows that errors are added over are those of x.
+        # Errors are added over the rows of x.
         return transpose(quantize(x, scheme, 1, amax_of, scale_max, four_over_six))
     x = x if axis == 1 else x.T
     outer, inner = x.shape
@@ -108,7 +109,7 @@ def quantize(x, scheme, axis, amax_of, scale_max=448, four_over_six=None, rng=No
 
 
 def transpose(q):
-    """The other axis of an nv_16x16 value: nibbles and scales change places."""
+    """The other axis of an nv_16x16 value, computed by moving nibbles and scales."""
     codes = unpack(q.data)
     outer, inner = codes.shape
     scale = q.scale[:outer:16, : inner // 16]
@@ -116,7 +117,7 @@ def transpose(q):
 
 
 def dequantize(q, axis, scale_max=448, with_amax=True):
-    """f32 values as a matrix. Without the amax: element times scale byte, for products that apply it themselves."""
+    """f32 values as a matrix. Without the amax: element times scale byte, for GEMMs that apply the amax."""
     codes = unpack(q.data)
     sf = E4M3.decode(spread(q.scale, 1, 16, codes.shape))
     with np.errstate(all="ignore"):
@@ -127,7 +128,7 @@ def dequantize(q, axis, scale_max=448, with_amax=True):
 
 
 def alpha(a_amax, b_amax, a_scale_max=448, b_scale_max=448):
-    """The factor of a product: one for every amax of `a`."""
+    """The factor of a GEMM, one for each amax of `a`."""
     with np.errstate(all="ignore"):
         return (
             np.asarray(a_amax, np.float32)

@@ -1,4 +1,4 @@
-"""Philox4x32-10, the counter-based generator, and the bits that stochastic rounding draws from it."""
+"""Philox4x32-10, the counter-based generator, and the random bits of stochastic rounding."""
 
 import numpy as np
 
@@ -17,9 +17,9 @@ def philox(counter, key):
 
 
 def rounding_bits(groups, state, stream, axis):
-    """[groups, 16] numbers of 16 bits, one an element, for groups of 16 in storage order. `state` is (seed, offset).
+    """[groups, 16] random 16-bit numbers, one for each element of groups of 16 in storage order. state: (seed, offset).
 
-    An element has a byte of its own, and below it the one of the element that is four before or after it."""
+    The high byte of a number belongs to its element; the low byte is that of the element four before or after it."""
     seed, offset = (int(word) & 0xFFFFFFFF for word in state)
     group = np.arange(groups, dtype=np.uint64)
     usage = 0 if axis == 1 else 1

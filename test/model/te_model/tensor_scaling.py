@@ -1,4 +1,4 @@
-"""One scale a tensor: the rule that both delayed and current scaling cast by."""
+"""One scale for each tensor: the rule that delayed and current scaling share."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from .formats import FLT_MAX
 
 @dataclass
 class Scaled:
-    """The arrays of a quantised matrix, in storage order. NVFP4 alone has an amax."""
+    """The arrays of a quantised matrix, in storage order. Only NVFP4 has an amax."""
 
     data: np.ndarray
     scale: np.ndarray
@@ -17,12 +17,12 @@ class Scaled:
 
 
 def amax(x, axis=None):
-    """Largest magnitude: NaN is dropped, infinity kept, 0 where there is nothing."""
+    """The largest magnitude: NaN is ignored, infinity is not, and 0 if there are no elements."""
     return np.fmax.reduce(np.abs(x), axis=axis, initial=np.float32(0))
 
 
 def compute_scale(amax, largest, pow2=False, epsilon=0.0, overflow=FLT_MAX):
-    """Factor applied before rounding, of every amax; `overflow` where the quotient is too large for f32."""
+    """The factor before rounding for each amax; `overflow` if the quotient is too large for f32."""
     amax = np.asarray(amax, np.float32)
     amax = np.where(amax < np.float32(epsilon), np.float32(epsilon), amax)
     ordinary = np.isfinite(amax) & (amax != 0)
@@ -40,7 +40,7 @@ def reciprocal(scale):
 
 
 def cast(x, scale, format):
-    """Codes of x * scale, the product rounded to f32 first."""
+    """The codes of x * scale; the product is rounded to f32 first."""
     with np.errstate(all="ignore"):
         return format.encode(np.asarray(x, np.float32) * np.asarray(scale, np.float32))
 
@@ -56,7 +56,7 @@ def transpose(q):
 
 
 def dequantize(q, format, axis):
-    """f32 values as a matrix; rounding to the result's type is the caller's."""
+    """f32 values as a matrix, which the caller rounds to the type of the result."""
     with np.errstate(all="ignore"):
         x = format.decode(q.data) * q.scale[0]
     return x if axis == 1 else x.T

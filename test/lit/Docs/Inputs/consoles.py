@@ -2,12 +2,13 @@
 
     consoles.py PAGE... [--files FOLDER]...
 
-A fenced block ```console holds commands, each after '$ ' (a trailing backslash
-continues it), and below each what it prints, on both streams. A line '...'
-stands for any lines, '...' inside a line for any text; runs of blanks count as
-one. '# exit N' as the last line of the output is the expected exit code.
-Commands run one after another in a fresh folder with a copy of the FOLDERs' files;
-`python3` is the one that runs this. A block ```mlir FILE, or ```mlir title="FILE", is the content of such a file.
+A fenced block ```console has commands, each after '$ ' (a trailing backslash
+continues it), and below each the expected output on both streams. A line '...'
+matches any lines, and '...' inside a line matches any text; runs of blanks match
+one blank. '# exit N' as the last line of the output is the expected exit code.
+The commands run in order in a new folder with a copy of the FOLDERs' files, and
+`python3` is the interpreter of this script. A block ```mlir FILE, or
+```mlir title="FILE", is the content of such a file.
 """
 
 import argparse
@@ -40,7 +41,7 @@ def commands(page):
 
 
 def written_files(page):
-    """(name, content) of the blocks that a reader saves."""
+    """Yields (name, content) of the blocks that a reader saves to a file."""
     return re.findall(r'^```mlir (?:title=")?([^\s"]+)"?\n(.*?)^```$', page.read_text(encoding="utf-8"), re.S | re.M)
 
 
@@ -51,7 +52,7 @@ def pattern(line):
 
 
 def differs(expected, actual):
-    """The first expected line that `actual` lacks at its place, or None."""
+    """The first expected line that is not at its position in `actual`, or None."""
     at, anywhere = 0, False
     for line in expected:
         if line.strip() == "...":

@@ -1,9 +1,9 @@
-"""Which usages products read and what is saved, from TransformerEngine's rules alone, against the compiler.
+"""Compares the usages that GEMMs read, and the tensors that are saved, with those of TransformerEngine's rules.
 
-Rows: fprop multiplies row(x) and row(w), dgrad row(dy) and col(w), wgrad col(dy) and col(x); a column usage of a weight is a
-transpose of its rows where that is exact, else a cast of its own. Under an override dy is not cast, and x and w are the
-tensors, or the decoded rows. A module holds the input of each layer in the form wgrad reads, the weight in the form dgrad is made
-from, what its norm and activation need, and no argument twice.
+fprop multiplies row(x) and row(w), dgrad row(dy) and col(w), and wgrad col(dy) and col(x). The column usage of a weight is
+a transpose of its rows if that is exact, and otherwise another cast. Under an override, dy is not cast, and x and w are the
+tensors or the dequantised rows. A module saves the input of each layer in the form that wgrad reads, the weight in the form
+from which the operand of dgrad is computed, the values that its norm and activation need, and no argument twice.
 """
 
 import sys
@@ -23,7 +23,7 @@ for recipe in ("float8_current_scaling", "float8_block_scaling", "mxfp8_block_sc
     READS |= {(recipe, "none"): NONE, (recipe, "high_precision"): HIGH, (recipe, "dequantized"): DECODED}
 READS["mxfp8_block_scaling", "none"] = NONE | {"dgrad": ("row", "saved col")}
 READS["nvfp4_block_scaling", "none"] = NONE | {"wgrad": ("col of RHT", "saved col of RHT")}
-# Tensor cores that contract any axis read rows alone.
+# Tensor cores that contract any axis read only rows.
 ROWS = {"fprop": ("row", "row"), "dgrad": ("row", "saved row"), "wgrad": ("row", "saved row")}
 for recipe in ("delayed_scaling", "float8_current_scaling"):
     READS[f"{recipe} target=sm_100", "none"] = ROWS
@@ -33,13 +33,13 @@ READS |= {
 }
 SIDES = {"fprop": ("x", "w"), "dgrad": ("dy", "w"), "wgrad": ("dy", "x")}
 
-#: Casts of layer inputs (col), of weights (row), and tensors as they are.
+#: Casts of layer inputs (col), of weights (row), and tensors that are saved without a cast.
 HELD = {
     "linear": (1, {"w"}, set()),
     "layernorm_linear": (1, {"w"}, {"layer_norm0.mu", "layer_norm0.rsigma"}),
     "layernorm_mlp": (2, {"fc1", "fc2"}, {"layer_norm0.mu", "layer_norm0.rsigma", "activation0.x"}),
     "grouped_linear": (1, {"w"}, set()),
-    # q, k and v share the cast of their input.
+    # The layers of q, k and v share the cast of their input.
     "gpt_layer": (
         4,
         {"wq", "wk", "wv", "wo", "fc1", "fc2"},

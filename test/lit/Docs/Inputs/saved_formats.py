@@ -1,4 +1,4 @@
-"""Bytes saved for the backward of one linear layer, from only the definitions of the formats, against the compiler's report."""
+"""Compares the bytes saved for the backward of a linear layer, computed from the formats, with the compiler's report."""
 
 import sys
 
@@ -30,7 +30,7 @@ FORMATS = {
     "mxfp8_block_scaling": (mx(X), mx(W)),
     "nvfp4_block_scaling": (nv(X), nv(W)),
 }
-# In high precision the layer's input is saved in bf16, and its weight is an argument.
+# In high precision, the layer's input is saved in bf16, and its weight is an argument.
 WANTED = {
     "high_precision": {"none": (2 * X, 0)},
     "delayed_scaling": {"none": (per_tensor(X), per_tensor(W))},

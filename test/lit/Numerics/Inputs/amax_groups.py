@@ -1,11 +1,11 @@
-"""The group of an amax belongs to a call: the three cases of TransformerEngine's pull request 3104 and its review.
+"""Each call of a layer has its own amax group: the three cases of TransformerEngine's pull request 3104 and its review.
 
-  two groups, one layer   a second call of a layer under another group does not change the backward of the first
-  recompute               what the backward computes again has the scale of the forward, of its group
-  empty shard             a rank that holds no rows still takes part, or the others wait forever
+  two groups, one layer   a second call of a layer with another group does not change the backward of the first call
+  recompute               casts that the backward repeats have the scale of the forward, from its group
+  empty shard             a rank without rows takes part in the reduction; otherwise, the other ranks would wait forever
 
-Each case is run, and then again with a group left out: the claims must fail, or the compiler must refuse the step. For the
-latter, every te.amax_reduce of a compiled step is taken out in turn.
+Each case also runs without a group: then the claims must fail, or the compiler must reject the step. To test the latter, each
+te.amax_reduce of a compiled step is removed in turn.
 """
 
 import re
@@ -19,12 +19,14 @@ M, N, K = 256, 128, 128
 
 
 def two_groups_one_layer(recipe, options, groups=(0, 1)):
-    """One weight under two groups of a 2 x 2 mesh: each call gathers, and reduces its amaxes, over its own, forward and backward.
-    Yields the claims of both calls; `groups` other than (0, 1) drop the group of a call."""
+    """One weight with two groups of a 2 x 2 mesh. Each call gathers and reduces amaxes over its own group, in forward and backward.
+    Yields the claims of both calls; with `groups` other than (0, 1), a call has the wrong group."""
     rng = np.random.default_rng(7)
     rows = M // 2
     w = normal(rng, N, K, scale=0.1)
-    x = [[normal(rng, M, K) for _ in range(2)] for _ in range(2)]  # by call and the number in the other group
+    x = [
+        [normal(rng, M, K) for _ in range(2)] for _ in range(2)
+    ]  # The inputs of each call, for the other coordinate of the rank.
     dy = normal(rng, M, N)
     layer = "".join(
         f"""
@@ -70,7 +72,7 @@ module attributes {{te.recipe = #te.recipe<{recipe}>, te.groups = [#te.group<id 
 
 
 def empty_shard(reduction="te.amax_reduce %own group 0"):
-    """A rank without a row takes part in the reduction of an amax."""
+    """A rank without rows takes part in the reduction of an amax."""
     values = normal(np.random.default_rng(5), 33, K)
     inputs = [{"x": values}, {"x": values[:0]}]
     modules = [
@@ -94,12 +96,12 @@ def holds(case):
 
 
 def fails(case, what):
-    """Some claim of `case` does not hold."""
+    """Checks that some claim of `case` fails."""
     expect(not all(is_true for _, is_true in case), f"{what} is seen")
 
 
 def each_reduction_is_needed(recipe, options):
-    """A step without one of its reductions does not verify."""
+    """Checks that a step without one of its reductions does not verify."""
     module = FOLDER / f"layers.{recipe.partition(',')[0]}.{'remat' in options}.mlir"
     module.write_text(f"""
 module attributes {{te.recipe = #te.recipe<{recipe}>, te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 2>,
@@ -114,7 +116,7 @@ module attributes {{te.recipe = #te.recipe<{recipe}>, te.groups = [#te.group<id 
 }}""")
     text = compile_to(module, "quantize", f"vjp=layers {options}")
     reductions = list(re.finditer(r"(%\w+) = te.amax_reduce (%\S+) group \d+.*\n", text))
-    # Of x, of dy and of the sharded weight, in one usage or two.
+    # The reductions are those of x, of dy and of the sharded weight, in one usage or two.
     expect(len(reductions) >= 3, f"{recipe} {options}: three reductions or more, but {len(reductions)}")
     for found in reductions:
         without = text[: found.start()] + re.sub(found[1] + r"\b", found[2], text[found.end() :])

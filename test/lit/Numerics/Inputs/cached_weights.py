@@ -1,23 +1,23 @@
-"""Casts of weights that are kept over micro-batches, with weights that change in every step.
+"""Casts of weights that are cached over micro-batches, with weights that change in every step.
 
-A step that skips must use the weights of the last step that did not, and no other; one that does not must be a fresh cast. What
-it should be is computed without any cache, by a run of one step on those weights. Where the backward reads the weight
-itself (high_precision), that is today's, so only the forward is compared. Under delayed_scaling a cast depends on the steps
-before it: there, what is kept, its scale and its history must stay as they are.
+A step that skips casts must use the weights of the last step that did not skip; other steps must cast the current weights. The
+expected results are those of one step on these weights without a cache. If the backward reads the weight itself
+(high_precision), it reads the current one, so only the forward is compared. With delayed_scaling, a cast depends on earlier
+steps; there, the cached casts, their scale and their history must not change.
 """
 
 import numpy as np
 from harness import ALL_MODES, expect, expect_same, finish, run, same_bytes
 from models import mlp_arrays, mlp_module
 
-FLAGS = np.array([0, 1, 1, 0, 2, 1], np.float32)  # only 1 skips
+FLAGS = np.array([0, 1, 1, 0, 2, 1], np.float32)  # only 1 skips casts
 WEIGHTS = ("w1", "w2")
 SIZES = (160, 192, 224)
 MODULE = mlp_module(SIZES)
 STEPS = len(FLAGS)
 arrays = mlp_arrays(np.random.default_rng(11), SIZES)
 rng = np.random.default_rng(12)
-#: Weights of each step, by powers of two apart, so that every one has scales of its own.
+#: The weights of each step are multiplied by different powers of two, so that the scales differ.
 weights = {name: np.stack([arrays[name] + np.uint16(step << 7) for step in range(STEPS)]) for name in WEIGHTS}
 weights = {name: np.where(arrays[name] == 0, arrays[name], values) for name, values in weights.items()}
 cast_at = [max(s for s in range(step + 1) if FLAGS[s] != 1) for step in range(STEPS)]
@@ -30,7 +30,7 @@ def cached_run(mode, steps, graph=False):
 
 
 def kept(results):
-    """What the step keeps of its weights, by name."""
+    """The cached casts of the weights, by name."""
     return {
         name: array
         for name, array in results.items()
@@ -51,7 +51,7 @@ for mode in ALL_MODES[1:]:
                 expect(len(states) == 2, f"{label}: '{weight}' has a history and a scale")
                 expect_same(results, found[step - 1], states, f"{label}: a skipped weight is not measured")
         elif step:
-            # A power of two is in the scales, or in the amax beside them.
+            # A power of two changes the scales, or the amax.
             for usage in {name.rsplit(".", 1)[0] for name in kept(results)}:
                 same = [
                     same_bytes(results[f"{usage}.{part}"], found[step - 1][f"{usage}.{part}"])

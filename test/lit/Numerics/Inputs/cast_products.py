@@ -1,5 +1,5 @@
-"""Products of casts: what te.scaled_matmul makes of quantised operands is the product of their decoded elements, within a
-derived bound. Elements and scales are those of the model of test/model."""
+"""te.scaled_matmul of quantised operands is the matrix product of their dequantised elements, within a derived bound. Elements
+and scales are those of the model in test/model."""
 
 import numpy as np
 from harness import expect, finish, run
@@ -8,9 +8,9 @@ from te_model.formats import E4M3, bf16_bits, bf16_values
 
 
 def product(rng, scheme_a, scheme_b):
-    """A product of quantised operands is that of their decoded elements: f32 sums of K products, K / 128 scalings of 3
-    roundings, one rounding of the result, so within (K + 8) u of the sum of magnitudes. Slices of k differ in size, so that
-    no scale can stand for another."""
+    """Compares GEMMs of quantised operands with the product of their dequantised elements. There are f32 sums of K products,
+    K / 128 scalings with 3 roundings each, and one rounding of the result, so the error is within (K + 8) u of the sum of
+    magnitudes. Slices of k have different magnitudes, so that a wrong scale is noticed."""
     rows, columns, inner = 40, 48, 304
     sizes = np.exp2(4.0 * (np.arange(inner) // 128) - rng.integers(0, 3, inner))
     a, b = (rng.normal(size=(n, inner)) * sizes * np.exp2(rng.integers(-4, 5, (n, 1))) for n in (rows, columns))
@@ -49,7 +49,7 @@ def product(rng, scheme_a, scheme_b):
 
 
 def decode(x, scheme, flags, axis):
-    """What a cast holds, exactly: f64 of factors that are not multiplied in f32."""
+    """The exact values of a cast, in f64. The factors are not multiplied in f32."""
     if scheme.startswith("mx"):
         return mxfp8.dequantize(mxfp8.quantize(x, E4M3, scheme, axis), E4M3, axis).astype(np.float64)
     largest = nvfp4.amax_rows(x) if "row_scaled" in flags else tensor_scaling.amax(x).reshape(1)
@@ -59,11 +59,11 @@ def decode(x, scheme, flags, axis):
 
 
 def small_block_product(rng, schemes, axis, flags=("", ""), swizzle=False, emulate=False):
-    """As above for blocks of 32 and 16: K / 16 slices, each with 16 sums, 2 scalings and 1 sum, and 5 roundings of and with
-    alpha, so also within (K + 8) u. `emulate`: nv operands decoded without their amaxes, exact in bf16, and te.matmul with
-    alpha, K sums and the same 5 roundings."""
+    """Like the above for blocks of 32 and 16: K / 16 slices, each with 16 sums, 2 scalings and 1 sum, and 5 roundings that
+    involve alpha, so the error is also within (K + 8) u. emulate: nv operands are dequantised without their amaxes, exactly in
+    bf16, and te.matmul with alpha has K sums and the same 5 roundings."""
     outer, inner = (64, 96), 320
-    # FP4 has few magnitudes, and a square shares its scale among 16 rows.
+    # FP4 has few magnitudes, and a square block has one scale for 16 rows.
     steep, far = (1, 1) if schemes[0].startswith("nv") else (2, 4)
     sizes = np.exp2(1.0 * steep * (np.arange(inner) // 64) - rng.integers(0, steep + 1, inner))
     arrays, arguments, lines, types, decoded = {}, [], [], [], []

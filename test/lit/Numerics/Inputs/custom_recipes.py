@@ -1,8 +1,8 @@
-"""Custom recipes of te-run against the model of test/model: each GEMM multiplies the casts that its own recipe makes.
+"""Custom recipes of te-run compared with the model in test/model: each GEMM multiplies the casts of its own recipe.
 
-What a GEMM should read is cast and decoded by the model; what it multiplies is then a sum of K exact products, so the result is
-within (K + 8) u of the sum of magnitudes (see cast_products.py) and the rounding to bf16. A wrong source, format or direction
-moves elements further: the test counts those that would not pass with the tensor that was not asked for.
+The model casts and dequantises the operands of each GEMM. The GEMM is then a sum of K exact products, so its result is within
+(K + 8) u of the sum of magnitudes (see cast_products.py), plus the rounding to bf16. A wrong source, format or axis causes a
+larger error: the test counts the elements that would fail with the wrong tensor.
 """
 
 import numpy as np
@@ -43,7 +43,7 @@ def nv(x, scheme, axis, rows=False):
 
 current = per_tensor(lambda x, format: tensor_scaling.compute_scale(tensor_scaling.amax(x), format.max))
 first_step = per_tensor(lambda x, format: np.float32(1))
-#: By recipe: (its text, what it makes of a tensor by role and axis).
+#: For each recipe: (its text, a function that casts a tensor for a role and an axis).
 HIGH = (None, lambda x, role, axis: x)
 CURRENT = ("float8_current_scaling", lambda x, role, axis: current(x, E5M2 if role == "grad.y" else E4M3, axis))
 DELAYED = (
@@ -70,14 +70,14 @@ NV_HADAMARD = (
 ROWS = "nvfp4_block_scaling, {hadamard = false, stochastic_rounding = false, row_scaled_activation = true"
 NV_ROWS = (ROWS + "}", lambda x, role, axis: nv(x, "nv_16x16" if role == "w" else "nv_1x16", axis, rows=role == "x"))
 
-#: (GEMM, its operands a and b as (tensor, axis it is cast for)).
+#: (GEMM, its operands a and b as (tensor, axis of the cast)).
 GEMMS = (
     ("fprop", "y", ("x", 1), ("w", 1)),
     ("dgrad", "grad.x", ("grad.y", 1), ("w", 0)),
     ("wgrad", "grad.w", ("grad.y", 0), ("x", 0)),
 )
 SOURCES = {"x": "x_col_source", "w": "w_col_source", "grad.y": "grad_col_source"}
-#: The GEMM that casts the rows of a tensor.
+#: The GEMM whose recipe casts the rows of a tensor.
 ROW_READER = {"x": 0, "w": 0, "grad.y": 1}
 
 #: What the zoo of recipes has, and more: (title, recipes of fprop, dgrad, wgrad, tensors whose columns are of the decoded rows).
@@ -121,7 +121,7 @@ def check(title, recipes, decoded, arrays):
         name, axis = reads[1]
         if recipes[gemm] is HIGH and name not in decoded:
             continue
-        # As if the source were the other one, or the cast not made.
+        # The result with the wrong source, or without the cast.
         others = [tensors[name].astype(np.float64)]
         if (
             axis == 0
@@ -132,7 +132,7 @@ def check(title, recipes, decoded, arrays):
             others.append(operand(tensors, recipes, gemm, name, axis, set(decoded) ^ {name}))
         for other in others:
             far = np.abs(got - a @ (other if axis == 1 else other.T).T) > bound
-            # Powers of two times one format are one grid: there few elements differ.
+            # Formats multiplied by powers of two share a grid, so few elements differ there.
             expect(
                 far.mean() > 0.001,
                 f"{title}: {label} tells the sources of '{name}' apart, in {far.mean():.3f} of the elements",
@@ -141,7 +141,7 @@ def check(title, recipes, decoded, arrays):
 
 
 def states(found, arrays, title):
-    """Each slot of a delayed GEMM moved once, from the first step's amax."""
+    """Checks that each slot of a delayed GEMM is updated once, with the first step's amax."""
     for slot, name, format in (("w.x", "x", E4M3), ("w.w", "w", E4M3), ("w.dy", "grad.y", E5M2)):
         if f"{slot}.scale" not in found:
             continue
@@ -168,7 +168,7 @@ for title, recipes, decoded in PRESETS:
     )
     expect(kept == wanted, f"{title}: has the states {sorted(kept)}")
 
-# What a backward override says for all backward GEMMs, a custom recipe says for each.
+# A custom recipe can specify for each GEMM what a backward override specifies for all GEMMs of the backward.
 results = ("y", "grad.x", "grad.w")
 for title, custom, same in (
     ("decoded", recipe_text((MX, HIGH, HIGH), ("x", "w")), "mxfp8_block_scaling, {backward_override = dequantized}"),

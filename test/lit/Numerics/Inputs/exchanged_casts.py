@@ -1,9 +1,9 @@
-"""A cast that is exchanged has the bytes of a cast of what is exchanged, scales and padding too.
+"""The exchange of a cast has the bytes of the cast of the exchanged tensor, including scales and padding.
 
-Every scheme and axis, rows by group and back, over two and four processes: `te.quantize`, then te.all_to_all of the scaled value, against
-te.all_to_all of the tensor, then te.quantize. Rows are odd where blocks let them; every rank has other values, among them zeros, -0, inf,
-NaN and subnormals. Both are also dequantised, so that what reads them is compared, too. The exchanged tensor is a result, or the
-compiler would move its cast, and each be compared with itself.
+For every scheme and axis, rows grouped by expert and back, over two and four processes, te.all_to_all of the te.quantize of a
+tensor is compared with te.quantize of the te.all_to_all. The number of rows is odd if blocks permit it. Every rank has
+different values, including zeros, -0, inf, NaN and subnormals. Both results are also dequantised, to compare what readers get.
+The exchanged tensor is a result of the program, because otherwise the compiler would move its cast before the exchange.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from harness import expect, finish, normal, same_bytes, to_bf16
 from ranks import RANKS, later, perform_all, run_ranks, tensor
 
 EP = '#te.group<id = 0, name = "ep", axis = "ep", size = {0}>'
-#: Type, contracted axis, multiple of the rows that travel together, of all rows, columns.
+#: Type, contracted axis, multiple of the rows that travel together, multiple of all rows, columns.
 TYPES = [
     ("f8E4M3FN", "block_1x128", 1, 1, 4, 192),
     ("f8E4M3FN", "block_1x128, pow2", 0, 128, 1, 48),
@@ -26,7 +26,7 @@ TYPES = [
 
 
 def check(element, scheme, contract, run, multiple, columns, ranks, groups, split, concat):
-    """`groups` of this rank's x, each of which has the fewest rows that there may be; 0 is without groups."""
+    """A program on `groups` of this rank's rows, each of the smallest supported size; 0 means no groups."""
     parts = ranks * (split == 1 or groups == 0)
     rows = max(groups, 1) * max(parts, 1) * run
     if split == concat == 0 and groups:

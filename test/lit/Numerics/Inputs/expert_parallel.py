@@ -1,17 +1,18 @@
-"""Experts over several processes have the bits of one process that has all tokens and all experts.
+"""Experts on several processes have the bits of one process with all tokens and all experts.
 
-Every rank has tokens and experts of its own. It routes its tokens, brings the rows of each expert together (te.permute, padded to the
-capacity), and exchanges them (te.all_to_all): an expert then has the rows of rank 0, those of rank 1, and so on, each in the order of its
-tokens and as many as the capacity. They go back the same way and are summed by token. The exchange of a gradient is the opposite one.
+Every rank has its own tokens and experts. It routes its tokens, groups rows by expert (te.permute, padded to the capacity), and
+exchanges them (te.all_to_all). An expert then has the rows of rank 0, those of rank 1, and so on, each in the order of the
+tokens, with `capacity` rows per rank. The results are exchanged back and summed by token. The gradient of an exchange is the
+opposite exchange.
 
-The one process has the same rows in the same places: expert e's rows of rank r's tokens are group e * ranks + r of its te.permute,
-and R groups are an expert's. So sums over rows (gradients of weights, amaxes, blocks) are over the same rows in the same order, under every
-recipe. The router runs there by rank, as its gradient is the sum over ranks, in f32 in their order. Capacities that drop
-rows are tried too, and experts that nobody chooses.
+The single process has the same rows at the same positions: group e * ranks + r of its te.permute has expert e's rows of rank r's
+tokens, so that `ranks` groups belong to an expert. Sums over rows (gradients of weights, amaxes, blocks) are therefore over the
+same rows in the same order, under every recipe. The single process runs the router for each rank, because its gradient is the sum
+over ranks, in f32 in their order. Capacities that drop rows, and experts without tokens, are tested, too.
 
-Where no backward reads more of the first exchange's rows than their row-wise casts, and the sizes of the groups are written in the
-program, casts are exchanged: the bytes of every launch are counted, and are those of the casts there, and of bf16 everywhere else. Not
-only are results those of the one process, so are the casts that the experts read.
+If the backward reads only row-wise casts of the first exchange's rows, and the sizes of groups are constants, casts are
+exchanged. The bytes of every launch are counted: those of casts in this case, and those of bf16 otherwise. The casts that the
+experts read are compared with those of the single process, too.
 """
 
 import re
@@ -20,9 +21,9 @@ import numpy as np
 from harness import BACKEND, FOLDER, compile_to, expect, finish, from_bf16, normal, run, same_bytes, to_bf16
 from ranks import CASES, NAMED, RANKS, later, parts, perform_all, run_ranks, same_sum, tensor
 
-T, H, F, K = 96, 64, 64, 2  # tokens of a rank, columns, columns within an expert, choices
+T, H, F, K = 96, 64, 64, 2  # tokens of a rank, columns, columns in an expert, experts of a token
 EP = '#te.group<id = 0, name = "ep", axis = "ep", size = {0}>'
-#: Recipes beside those of all tests, whose casts are exchanged; what a row of H elements comes to, and with which overrides.
+#: Further recipes whose casts are exchanged: the bytes of a row of H elements, and the overrides.
 BLOCKS = "float8_block_scaling"
 COLUMNS_OF_ROWS = (
     f"custom, {{fprop = #te.recipe<{BLOCKS}>, dgrad = #te.recipe<{BLOCKS}>, wgrad = #te.recipe<{BLOCKS}>, "
@@ -34,7 +35,10 @@ SPLIT = "te.sharding = [#te.shard<axis = 0, group = 0>]"
 
 
 def experts_on(rows, experts, done, written):
-    """Two layers of each expert on `rows` rows, as many for each, from %mine to `done`; the sizes of groups are written here, or passed."""
+    """Two layers for each expert on `rows` rows, from %mine to `done`.
+
+    The sizes of groups are constants or arguments.
+    """
     sizes = tensor(experts, element="i32")
     return (
         (f"\n    %sizes = arith.constant dense<{rows // experts}> : {sizes}" if written else "")
@@ -74,7 +78,7 @@ def argument_of_sizes(experts, written):
 
 
 def parallel_module(recipe, ranks, experts, capacity, written):
-    """One rank's tokens and experts."""
+    """The program of one rank, with its tokens and experts."""
     own, rows = experts // ranks, experts * capacity
     flat, sent, received = tensor(rows, H), tensor(experts, capacity, H), tensor(own, ranks * capacity, H)
     return f"""
@@ -97,7 +101,7 @@ module attributes {{te.recipe = #te.recipe<{recipe}>, te.groups = [{EP.format(ra
 
 
 def router_module(recipe, experts, *results):
-    """`results` of ids, probs."""
+    """Computes `results` from ids and probs."""
     types = {"ids": tensor(T, K, element="i32"), "probs": tensor(T, K, element="f32")}
     named = ", ".join(f'{types[name]} {{te.name = "{name}"}}' for name in results)
     return f"""
@@ -109,7 +113,7 @@ module attributes {{te.recipe = #te.recipe<{recipe}>}} {{
 
 
 def single_module(recipe, ranks, experts, capacity, written):
-    """All tokens and all experts; `ids` name one group for each expert and rank."""
+    """The program with all tokens and experts. `ids` name one group for each expert and rank."""
     tokens, rows = ranks * T, ranks * experts * capacity
     return f"""
 module attributes {{te.recipe = #te.recipe<{recipe}>}} {{
@@ -125,7 +129,7 @@ module attributes {{te.recipe = #te.recipe<{recipe}>}} {{
 
 
 def exchanged_bytes(module, pipeline):
-    """What the launches of a rank's step exchange, of a launch each."""
+    """The bytes that the launches of a rank's step exchange."""
     path = FOLDER / f"counted{hash((module, pipeline)) & 0xFFFFFFFF}.mlir"
     path.write_text(module)
     launches = re.findall(
@@ -136,7 +140,7 @@ def exchanged_bytes(module, pipeline):
 
 
 def expect_bytes(module, recipe, pipeline, override, rows, vjp, written, claim):
-    """Casts are exchanged where they are all that is read."""
+    """Checks that casts are exchanged if they are the only readers."""
     plain, cast = 2 * rows * H, rows * BYTES_OF_ROW.get(recipe, 2 * H)
     if not written:
         cast = plain
@@ -144,7 +148,7 @@ def expect_bytes(module, recipe, pipeline, override, rows, vjp, written, claim):
     of_x = plain if own_columns or override == "high_precision" else cast
     wanted = [of_x, plain] + [cast if recipe == COLUMNS_OF_ROWS and override == "none" else plain, plain] * vjp
     found = exchanged_bytes(module, f"{'vjp=moe ' * vjp}{pipeline}")
-    # An amax of each row goes by itself.
+    # The amaxes of rows are exchanged separately.
     if recipe == ROW_SCALED and of_x == cast and len(found) == len(wanted) + 1:
         found = [found[0] + found[1], *found[2:]]
     expect(found == wanted, f"{claim}: {found} bytes are exchanged instead of {wanted}")
@@ -154,7 +158,7 @@ def check(recipe, options, override, ranks, experts, capacity, written, vjp=True
     rng = np.random.default_rng([ranks, experts, capacity])
     x, dy = normal(rng, ranks * T, H), normal(rng, ranks * T, H)
     up, down = normal(rng, experts, 2 * F, H, scale=0.1), normal(rng, experts, H, F, scale=0.1)
-    # The first expert is everybody's choice, the last one nobody's where there are enough.
+    # All tokens choose the first expert; no token chooses the last one, if there are enough experts.
     gate = normal(rng, experts, H, scale=0.1)
     x[:, 0] = to_bf16(np.float32(8))
     gate[:, 0] = to_bf16(np.float32([64] + [0] * (experts - 2) + [-64]))
@@ -168,7 +172,7 @@ def check(recipe, options, override, ranks, experts, capacity, written, vjp=True
         for r in range(ranks)
     ]
     module = parallel_module(recipe, ranks, experts, capacity, written)
-    if BACKEND == "reference":  # te-opt is where tests are
+    if BACKEND == "reference":  # te-opt is available where tests run
         expect_bytes(module, recipe, pipeline, override, experts * capacity, vjp, written, claim)
     found = run_ranks(module, "moe", inputs, pipeline, vjp=vjp)
 
@@ -210,7 +214,7 @@ def check(recipe, options, override, ranks, experts, capacity, written, vjp=True
     for r in range(ranks):
         for name in ("y", "grad.up", "grad.down"):
             expect(same_bytes(found[r][name], parts(wanted[name], ranks, 0)[r]), f"{claim}: '{name}' of rank {r}")
-        # x is read twice.
+        # x has two readers.
         dx = to_bf16(from_bf16(parts(wanted["grad.x"], ranks, 0)[r]) + from_bf16(behind[r]["grad.x"]))
         expect(same_bytes(found[r]["grad.x"], dx), f"{claim}: 'grad.x' of rank {r}")
         expect(
@@ -225,7 +229,8 @@ def named(*recipes):
 
 for recipe, options, overrides in CASES:
     for ranks in RANKS:
-        # Rows of one expert for each rank arrive in their places; of four they are brought there. The second takes too few.
+        # With one expert for each rank, rows arrive in place; with four, they are copied. In the second case, the
+        # capacity is too small.
         for experts, capacity in ((ranks, 128), (4 * ranks, 128 // ranks)):
             for override in overrides if BACKEND == "reference" and capacity < T else overrides[:1]:
                 later(check, recipe, options, override, ranks, experts, capacity, written=capacity < T)

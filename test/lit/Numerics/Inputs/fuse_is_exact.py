@@ -1,7 +1,7 @@
 """Fusions change no bit of any result.
 
-The gradients of a block and three training steps, under every recipe and override, with fusions on and off. The compiled
-programs are checked to differ where they should, or nothing is compared. Transposes have transposes_are_exact.py.
+The gradients of a block and three training steps are computed under every recipe and override, with and without fusions. The
+test checks that the compiled programs differ where they should. transposes_are_exact.py tests transposes.
 """
 
 import numpy as np
@@ -16,17 +16,17 @@ train = state | {name: values[:STEPS] for name, values in feed.items()}
 
 
 FORWARD, BACKWARD, AMAX = "te.activation_quantize", "te.activation_backward_quantize", " amax tensor<f32>"
-# An activation that the backward reads in high precision is not fused away.
+# An activation that the backward reads in high precision is not fused.
 FUSIONS = [set(), {AMAX}, {AMAX}, {AMAX}, {FORWARD, BACKWARD}, set(), {FORWARD}]
 
 
 def fusions(program):
-    """What only fusions make: two ops, and an amax as another op's result."""
+    """Matches what only fusions create: two ops, and an amax as the result of another op."""
     return {mark for mark in (FORWARD, BACKWARD, AMAX) if mark in program}
 
 
 def differentiated(mode):
-    """The last function of both modules, which is the one with a backward."""
+    """The text of the last function of both modules, which has the backward."""
     programs = compile_to(MLP, "fuse", f"vjp=mlp {mode}"), compile_to(TRAIN, "fuse", mode)
     return "".join(program.rsplit("func.func", 1)[1] for program in programs)
 

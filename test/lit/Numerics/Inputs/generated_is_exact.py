@@ -1,7 +1,7 @@
 """Generated code has the bits of the kernels that compute one op at a time.
 
-Random elementwise programs of f32, bf16 and f16 with values of every kind. Each runs with one launch for each op on the
-reference backend, and with generated code on the backend of the test.
+The programs are random elementwise ops on f32, bf16 and f16, with special values among the inputs. Each runs with one launch
+per op on the reference backend, and with generated code on the backend of the test.
 """
 
 import argparse
@@ -22,7 +22,7 @@ UNARY = ("arith.negf", "math.exp", "math.tanh", "math.sqrt")
 
 
 def draw(rng, shape, dtype):
-    """Numbers of ordinary size, among them bit patterns of every kind: zeros, subnormals, infinities and NaNs."""
+    """Numbers of moderate size, and special bit patterns: zeros, subnormals, infinities and NaNs."""
     count, bits = int(np.prod(shape)), WIDTHS[dtype]
     plain = (rng.standard_normal(count) * 4.0 ** rng.integers(-3, 4, count)).astype(np.float32)
     if dtype == "f16":
@@ -39,7 +39,7 @@ def draw(rng, shape, dtype):
 
 
 def region(rng, number):
-    """Text of some ops, and the inputs and results, each with the name of its type."""
+    """The text of some random ops, and its inputs and results, each with the name of its type."""
     shape = SHAPES[rng.integers(len(SHAPES))]
     type_of = lambda dtype: f"tensor<{'x'.join(map(str, shape))}x{dtype}>"
     inputs = {f"x{number}_{i}": rng.choice(list(WIDTHS)) for i in range(rng.integers(1, 5))}
@@ -83,7 +83,7 @@ def region(rng, number):
 
 
 def same(a, b):
-    """Equal bits, where all NaNs of f32 are one."""
+    """Whether the bits are equal, where all f32 NaNs count as equal."""
     if a.dtype != np.float32:
         return same_bytes(a, b)
     return np.array_equal(a.view(np.uint32)[~np.isnan(a)], b.view(np.uint32)[~np.isnan(b)]) and np.array_equal(

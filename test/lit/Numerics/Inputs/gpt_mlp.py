@@ -1,12 +1,12 @@
-"""docs/examples/gpt_mlp.mlir in every recipe and override, forward and backward.
+"""docs/examples/gpt_mlp.mlir with every recipe and override, forward and backward.
 
-The result in high precision is held against float64, rounded to bf16 where the program rounds: within the error e of the float32
-arithmetic before it a rounding may go either way, so a value is known as the middle of what v - e and v + e round to, and half of
-what lies between, nearly always 0. With u = 2^-24, a product of n terms rounds their magnitudes n + 2 times and turns an error e of
-its input into e |w|; the norm is within 64u of 1, h and beta; gelu has slopes below 1.13 and is within 16u |h|.
+The result in high precision is compared with a float64 model that rounds to bf16 where the program rounds. A value v with an error
+of at most e from float32 arithmetic may round like v - e or like v + e. The model uses the middle of these two, and half of their
+distance, which is nearly always 0, as the error. With u = 2^-24, a GEMM of n terms rounds their magnitudes n + 2 times, and an
+error e of its input becomes e |w|. The norm is within 64u of 1, h and beta. gelu has slopes below 1.13 and is within 16u |h|.
 
-The gradient of the last bias adds rows of the cotangent, which no recipe casts: its bits are those of the sum in the documented
-order, whatever the recipe. Fusions change no bit.
+The gradient of the last bias is the sum of the rows of the cotangent, which no recipe casts. Its bits are those of the sum in the
+documented order for every recipe. Fusions change no bit.
 """
 
 import numpy as np
@@ -40,7 +40,7 @@ def rounded(value, error):
 
 
 def expected(v):
-    """(y, bound) in float64."""
+    """(y, its error bound) in float64."""
     d = v["x"] - v["x"].mean(axis=1, keepdims=True)
     scaled = v["gamma"] * d / np.sqrt((d * d).mean(axis=1, keepdims=True) + float(np.float32(1e-5)))
     n, error = rounded(scaled + v["beta"], 64 * U * (1 + np.abs(scaled) + np.abs(v["beta"])))
@@ -58,7 +58,7 @@ def expected(v):
 
 
 def column_sum(dy):
-    """Rows in order, in float32; 128 rows are one chunk."""
+    """The sum of rows in order, in float32; 128 rows form a chunk."""
     total = np.zeros(dy.shape[1], np.float32)
     for row in dy:
         total = total + row

@@ -1,15 +1,16 @@
 """A grouped layer has the bits of one te.linear for each group.
 
-te.grouped_linear, with its gradients, is compared with te.linear on the rows of each group alone, padded with zero rows to the
-alignment: under every recipe and override, and with emulated products. Groups are uneven, one is empty, one is shorter than a
-block; rows of no group hold garbage, which nothing may read. States of delayed scaling have one slot for each group.
+te.grouped_linear and its gradients are compared with te.linear of only the rows of each group, padded with zero rows to the
+alignment, under every recipe and override, and with emulated GEMMs. Groups are uneven, one is empty, and one is shorter than a
+block. Rows that belong to no group have arbitrary values, which must not be read. States of delayed scaling have one slot for
+each group.
 """
 
 import numpy as np
 from harness import expect, finish, normal, run, same_bytes
 
 K, N, GROUPS = 160, 96, 4
-#: Recipe, its alignment, pipeline options beside the override, and the overrides it takes.
+#: (recipe, its alignment, pipeline options besides the override, supported overrides).
 ALL = ("none", "high_precision", "dequantized")
 CASES = [
     ("high_precision", 16, "", ("none",)),
@@ -20,7 +21,7 @@ CASES = [
     ("float8_block_scaling, {x_block_dim = 2, w_block_dim = 1}", 128, "", ("none",)),
     ("mxfp8_block_scaling", 32, "target=reference", ALL),
     ("mxfp8_block_scaling", 32, "emulate=true", ("none",)),
-    # The random bits of an element depend on its place in the whole matrix.
+    # The random bits of an element depend on its position in the whole matrix.
     ("nvfp4_block_scaling, {stochastic_rounding = false}", 32, "target=reference", ALL),
     ("nvfp4_block_scaling, {stochastic_rounding = false}", 32, "emulate=true", ("none",)),
     (

@@ -1,12 +1,12 @@
-"""Runs modules through te-run and compares arrays; what every numerics test shares.
+"""Helpers of all numerics tests: they run modules with te-run and compare arrays.
 
-A test is a script with one argument, a folder it may fill. It calls `expect` for every claim, which counts it and prints
-those that fail, and ends in `finish`, whose exit status is the test's. bf16 is uint16 in files and float32 in arithmetic here.
+A test is a script with one argument, a folder for its files. It calls `expect` for every claim, which counts the claim and prints
+it if it fails, and `finish` at the end, whose exit status is that of the test. bf16 is uint16 in files and float32 in arithmetic.
 
     SCRIPT FOLDER [--backend=cuda] [--modes=TEXT]
 
-runs a test on a GPU, and one that goes through `modes` with those modes alone that have TEXT in their name. Everything that a run
-leaves, tuned algorithms too, lies in FOLDER: processes with folders of their own do not see each other.
+--backend=cuda runs a test on a GPU. With --modes, a test that calls `modes` runs only modes with TEXT in their name. All files of
+a run, including tuned algorithms, are in FOLDER, so processes with different folders do not affect each other.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import threading
 
 import numpy as np
 
-#: The arguments of every test; one with more of them has this as a parent.
+#: The arguments of every test; tests with further arguments use it as a parent.
 PARSER = argparse.ArgumentParser(add_help=False)
 PARSER.add_argument("folder", type=pathlib.Path)
 PARSER.add_argument("--backend", default="reference", choices=("reference", "cuda"))
@@ -29,13 +29,13 @@ _given = PARSER.parse_known_args()[0]
 FOLDER, BACKEND = _given.folder, _given.backend
 FOLDER.mkdir(parents=True, exist_ok=True)
 INPUTS = pathlib.Path(__file__).parent
-# The model of the quantisers, te_model, is imported from here.
+# te_model, the model of the quantisers, is imported from this folder.
 sys.path.append(str(INPUTS.parents[2] / "model"))
 RECIPES = ("float8_current_scaling", "float8_block_scaling")
 OVERRIDES = ("none", "high_precision", "dequantized")
-#: Pipeline options of recipes, with every override they take, that take matrices of any size a multiple of 16,
+#: Pipeline options of the recipes for matrices of any multiple of 16, with every override that they support.
 MODES = ["recipe=high_precision"] + [f"recipe={r} backward-override={o}" for r in RECIPES for o in OVERRIDES]
-#: and of every recipe.
+#: The same for every recipe.
 ALL_MODES = (
     MODES
     + ["recipe=delayed_scaling"]
@@ -47,12 +47,12 @@ ALL_MODES = (
 )
 
 _counts = {"claims": 0, "failed": 0, "runs": 0, "refused": 0}
-_lock = threading.Lock()  # a test may make its runs on several threads
+_lock = threading.Lock()  # a test may run several threads
 
 
 def modes(every=ALL_MODES):
-    """Those of `every` that the command line asks for, as the backend takes them."""
-    # The reference has products that a GPU emulates.
+    """The entries of `every` that the command line selects, in the form for the backend."""
+    # The reference backend has GEMMs that a GPU emulates.
     named = [mode.replace("target=reference", "emulate=true") if BACKEND == "cuda" else mode for mode in every]
     wanted = [mode for mode in named if _given.modes in mode]
     if not wanted:
@@ -63,7 +63,7 @@ def modes(every=ALL_MODES):
 
 
 def expect(holds, claim):
-    """Counts `claim`; prints it when it does not hold."""
+    """Counts `claim`, and prints it if it is false."""
     with _lock:
         _counts["claims"] += 1
         if not holds:
@@ -73,20 +73,20 @@ def expect(holds, claim):
 
 
 def finish(name):
-    """Prints what was checked and leaves with the test's status."""
+    """Prints the number of claims and exits with the status of the test."""
     refused = f", {_counts['refused']} refused" * (_counts["refused"] > 0)
     print(f"{name}: {_counts['claims']} claims, {_counts['failed']} failed, {_counts['runs']} runs of te-run{refused}")
     sys.exit(_counts["failed"] != 0)
 
 
 class Refused(Exception):
-    """What te-run says instead of running on a GPU."""
+    """An error of te-run instead of a run on a GPU."""
 
 
 @contextlib.contextmanager
 def refusals(what):
-    """Leaves the block where a GPU refuses `what`: that is named and counted, and a failure only where its driver or a library
-    reports an error instead of a missing kernel."""
+    """Leaves the block if a GPU does not support `what`, which is printed and counted. It is a failure only if the driver or a
+    library reports an error, and not if a kernel is missing."""
     try:
         yield
     except Refused as refusal:
@@ -100,7 +100,7 @@ def refusals(what):
 def run(
     module, entry, arrays, pipeline="", vjp=False, steps=1, graph=False, summary=False, backend=BACKEND, digests=False
 ):
-    """Results of `entry` of `module` (a file, or text) by name, on the backend of the test; with `summary` also what te-run says
+    """Results of `entry` of `module` (a file, or text) by name, on the backend of the test; with `summary`, also te-run's summary
     of the run."""
     with _lock:
         number = _counts["runs"]
@@ -123,7 +123,7 @@ def run(
         f"--summary={said}",
     ]
     command += ["--vjp"] * vjp + ["--graph"] * graph + ["--digests"] * digests
-    # Algorithms of another process, tuned between two runs of this one, would change bits.
+    # Algorithms that another process tunes between two runs of this one would change bits.
     environment = os.environ | {"XDG_CACHE_HOME": str((FOLDER / "cache").resolve())}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode == 1 and backend != "reference":
@@ -136,13 +136,13 @@ def run(
 
 
 def forget_last_run():
-    """Removes the files of the last run, which say nothing more once its claims held."""
+    """Removes the files of the last run, which are not needed after its claims were true."""
     for path in FOLDER.glob(f"{_counts['runs'] - 1}.*"):
         path.unlink()
 
 
 def compile_to(module, phase, pipeline):
-    """The program after `phase`."""
+    """The text of the program after `phase`."""
     options = f"--te-training-pipeline={pipeline} compile-to={phase}"
     return subprocess.run(["te-opt", str(module), options], capture_output=True, text=True, check=True).stdout
 
@@ -152,13 +152,13 @@ def same_bytes(a, b):
 
 
 def expect_same(found, wanted, names, claim):
-    """Every array of `names` has the same bytes in both."""
+    """Whether every array of `names` has the same bytes in both."""
     for name in names:
         expect(same_bytes(found[name], wanted[name]), f"{claim}: '{name}'")
 
 
 def to_bf16(x):
-    """Bits of the nearest bf16, ties to even; NaN becomes the canonical one."""
+    """The bits of the nearest bf16, ties to even; NaN becomes the canonical NaN."""
     bits = np.ascontiguousarray(x, np.float32).view(np.uint32).astype(np.uint64)
     rounded = ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
     return np.where(np.isnan(x), np.uint16(0x7FFF), rounded)
@@ -170,6 +170,6 @@ def from_bf16(bits):
 
 
 def normal(rng, *shape, scale=1.0):
-    """bf16 bits of normal numbers, rows of which differ in size by powers of two."""
+    """bf16 bits of normal numbers, whose rows are multiplied by different powers of two."""
     rows = 2.0 ** rng.integers(-3, 4, (shape[0],) + (1,) * (len(shape) - 1))
     return to_bf16(rng.normal(0, scale, shape) * rows)

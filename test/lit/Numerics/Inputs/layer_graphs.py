@@ -1,8 +1,8 @@
-"""Example layers as one module: a function that calls each of them, so that one process runs them all.
+"""A module with a function that calls several example layers, so that one process runs all of them.
 
-Names of a layer's arguments and results get its name in front: "gpt.wq". With `taps` every linear layer adds zeros that are
-arguments to its input and to its result: their gradients are the layer's own dx and dy, even if others read the tensors. Its input
-is then a result, too.
+The names of arguments and results have the name of the layer as a prefix: "gpt.wq". With `taps`, arguments that are zero are added
+to the input and the result of every linear layer. Their gradients are the layer's dx and dy, even if other ops read these tensors.
+The input is then also a result.
 """
 
 import re
@@ -28,8 +28,8 @@ def shape_of(type):
 
 @dataclass
 class Linear:
-    """A linear layer; its arrays are named after its weight: "<weight>.in" is its input. `sizes` of groups are null where they
-    are no argument."""
+    """A linear layer, whose arrays have the name of its weight as a prefix: "<weight>.in" is its input. `sizes` of groups is None
+    if they are not an argument."""
 
     weight: str
     bias: str | None
@@ -40,7 +40,7 @@ class Linear:
 
 @dataclass
 class Graph:
-    """One layer under a name of its own."""
+    """One layer with its own name."""
 
     name: str
     arguments: list  # (name, type, is a weight)
@@ -129,7 +129,7 @@ def module(graphs):
 
 
 def arrays(graph, seed):
-    """Arguments and cotangents. Zeros, negative zeros, a row of zeros and subnormals are among them; taps are zeros."""
+    """Arguments and cotangents, including zeros, negative zeros, a row of zeros and subnormals. Taps are zeros."""
     rng, made = np.random.default_rng(seed), {}
     for _, type, label, weight in graph.arguments:
         shape, leaf = shape_of(type), label.split(".", 1)[1]

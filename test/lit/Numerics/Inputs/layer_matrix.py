@@ -1,20 +1,20 @@
-"""Every layer under every recipe, override, transpose policy and remat policy: what may change, and what may not.
+"""Every layer under every recipe, override, transpose policy and remat policy.
 
 Layers are the examples Linear (twice: once with infinities and NaN), LayerNormLinear, LayerNormMLP, GroupedLinear, a Llama layer,
-a GPT layer and a mixture of experts. No claim has a tolerance:
+a GPT layer and a mixture of experts. The claims have no tolerance:
 
-* results of the forward are the same bits under every override of a recipe;
-* gradients are the same bits under every transpose policy and every remat policy, and together;
-* in a copy of the program that shows the input, dx and dy of each linear layer, dx and dw of overrides and of layers in high
-  precision are those of a program that has these products alone, on operands that te_model decoded, and db is the sum of dy in the
-  documented order;
-* there its y, dx and dw are also what `linear_oracle` makes of the input, the weight and dy: products of what the override says is
-  read, added in the documented order. Vendors' products add in another order, so this one is left out on a GPU.
+* Results of the forward have the same bits under every override of a recipe.
+* Gradients have the same bits under every transpose policy, every remat policy, and both together.
+* A copy of the program returns the input, dx and dy of each linear layer. There, dx and dw of overrides and of layers in high
+  precision are those of a program with only these GEMMs, on operands that te_model dequantised, and db is the sum of dy in the
+  documented order.
+* In that copy, y, dx and dw are also those of `linear_oracle`, which computes the GEMMs from the input, the weight and dy, in the
+  documented order of sums. On a GPU this is not checked, because vendor libraries add in another order.
 
     layer_matrix.py FOLDER [--backend=cuda] [--modes=TEXT]     needs te-run in PATH, and numpy
 
-A mode stands alone, so that processes with a folder each can share the modes out. Where a GPU has no kernel for a layer, the layer
-is named and the others go on without it.
+Modes are independent, so they can run in several processes with separate folders. A layer without a kernel on a GPU is printed,
+and the others run without it.
 """
 
 import numpy as np
@@ -47,7 +47,7 @@ LAYERS = {
     "gpt": "gpt_layer",
     "moe": "moe",
 }
-#: Beside the default, which transposes on demand and recomputes nothing. Budgets are bytes of some, not all, that is held.
+#: Policies besides the default, which transposes on demand and recomputes nothing. Budgets are some of the saved bytes.
 POLICIES = [
     "transpose-policy=cached",
     "transpose-policy=eager",
@@ -68,7 +68,7 @@ def layers(names, taps):
 def given(graphs):
     made = {}
     for graph in graphs:
-        # The seed is the layer's, so that overrides see the same arrays.
+        # The seed depends on the layer, so that overrides have the same arrays.
         made |= arrays(graph, seed=list(LAYERS).index(graph.name))
     if "awkward.x" in made:
         for row, column, bits in ((5, 3, 0x7F80), (9, 40, 0xFF80), (17, 60, 0x7FC0), (30, 3, 0x7F7F)):
@@ -89,7 +89,7 @@ def run_layers(names, mode, taps=False, **given_too):
 
 
 def base_of(mode):
-    """What the layers make that the backend has kernels for: (their names, graphs, arrays, what te-run says)."""
+    """The layers that the backend has kernels for: (their names, graphs, arrays, te-run's summary)."""
     try:
         return list(LAYERS), *run_layers(LAYERS, mode)
     except Refused:
@@ -106,7 +106,7 @@ def override_of(mode):
 
 
 def compare_policies(mode, names, graphs, base, said):
-    """The examples as they are."""
+    """The examples without changes."""
     arena = {"": said["arena_bytes"]}
     for name in base:
         is_finite = base[name].dtype != np.uint16 or np.isfinite(from_bf16(base[name])).all()
@@ -127,13 +127,13 @@ def compare_policies(mode, names, graphs, base, said):
             expect_same(found, base, sorted(base), f"{mode} {policy}")
     if len(arena) <= len(POLICIES) or len(names) < len(LAYERS):
         return
-    # Or programs would be compared with themselves.
+    # Otherwise, programs would be compared with themselves.
     for policy in POLICIES:
         if policy.startswith("remat"):
             expect(arena[policy] < arena[""], f"{mode} {policy}: {arena[policy]} bytes are fewer than {arena['']}")
     if "override" not in mode or "override=none" in mode and "mxfp8" not in mode:
         eager = arena["transpose-policy=eager"]
-        # Where the peak is in the backward of a layer without transposes, what is held early need not raise it.
+        # If the peak is in the backward of a layer without transposes, values that are saved earlier need not raise it.
         expect(
             mode == "recipe=high_precision" or eager != arena[""],
             f"{mode}: eager transposes take {eager} bytes, and others {arena['']}",
@@ -141,12 +141,12 @@ def compare_policies(mode, names, graphs, base, said):
 
 
 def without_sign_of_zero(bits):
-    """A tap adds zero, which makes -0 to 0."""
+    """A tap adds zero, which changes -0 to 0."""
     return np.where(bits == 0x8000, np.uint16(0), bits)
 
 
 def parts(layer, found, values):
-    """(x, w, bias, dy) in f32 and (y, dx, dw, db) in bits for each product of a layer: one, or one for each group."""
+    """(x, w, bias, dy) in f32 and (y, dx, dw, db) in bits for each GEMM of a layer: one, or one for each group."""
     x, dy = found[f"{layer.weight}.in"], found[f"grad.{layer.weight}.zero.out"]
     y, dx = found.get(f"{layer.weight}.y"), found[f"grad.{layer.weight}.zero.in"]
     w, dw = values[layer.weight], found[f"grad.{layer.weight}"]
@@ -156,7 +156,7 @@ def parts(layer, found, values):
         return
     start = 0
     for group, size in enumerate(values[layer.sizes]):
-        # Of a group that ends inside a block the rest is zeros, not what is there.
+        # If a group ends inside a block, the rest of the block is zeros, not the values in memory.
         rows, height = slice(start, start + size), -(-size // 128) * 128
         start += height
 
@@ -176,7 +176,7 @@ def parts(layer, found, values):
 
 
 def explicit_products(mode, graphs, found, values):
-    """dx and dw of every layer by a program of these products alone, on the same backend; db."""
+    """dx and dw of every layer from a program with only these GEMMs, on the same backend; and db."""
     name, override = mode.split()[0].split("=")[1], override_of(mode)
     arguments, results, lines, operands, wanted = [], [], [], {}, []
 
@@ -256,9 +256,9 @@ def explicit_products(mode, graphs, found, values):
 
 
 def check_identities(mode, names):
-    """The copy that shows what each linear layer reads."""
+    """The copy of the program that returns the tensors of each linear layer."""
     name, override = mode.split()[0].split("=")[1], override_of(mode)
-    # Where a cast stands decides its random bits; they are tested with the cast.
+    # The position of a cast determines its random bits, which other tests check.
     if name.startswith("nvfp4"):
         mode = mode.replace(f"recipe={name}", f"recipe='{name}, {{stochastic_rounding = false}}'")
     graphs, found, _ = run_layers(names, mode, taps=True)
@@ -277,7 +277,7 @@ def check_identities(mode, names):
     for graph in graphs:
         shown = {label.split(".", 1)[1] for _, _, label in graph.results}
         for layer in graph.linears:
-            # Groups that a router makes are those of the grouped layer alone.
+            # Only the grouped layer has groups that a router computes.
             if layer.is_grouped and not layer.sizes:
                 continue
             for group, (x, w, bias, dy, made, rows) in enumerate(parts(layer, found, values)):
@@ -298,7 +298,7 @@ def check_identities(mode, names):
                 expect(same_bytes(dw, made[2]), f"{claim}: dw")
                 if bias is not None:
                     expect(same_bytes(db, made[3]), f"{claim}: db")
-                # Where the layer is the whole graph, its result is one.
+                # If the layer is the whole graph, its result is a result of the graph.
                 if "y" in shown and len(graph.linears) == 1 and f"{graph.name}.y" in found:
                     wanted = found[f"{graph.name}.y"]
                     wanted = (

@@ -1,8 +1,8 @@
-"""y, dx, dw and db of a linear layer, from its input, its weight and the gradient of its result alone.
+"""Computes y, dx, dw and db of a linear layer from only its input, its weight and the gradient of its result.
 
-Written from docs/how_it_works/numerics.md: casts are those of te_model, products add in f32 in increasing k, one rounding an operation.
-`override` says what the backward reads of x and w: what was cast for it ("none"), the tensors ("high_precision"), or what the
-forward's casts hold, decoded to bf16 ("dequantized").
+It follows docs/how_it_works/numerics.md: casts are those of te_model, and GEMMs add in f32 in the order of increasing k, with one
+rounding for each operation. `override` determines the operands of the backward: casts for the backward ("none"), the tensors
+("high_precision"), or the casts of the forward, dequantised to bf16 ("dequantized").
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ def _round(x):
 
 
 def _sum(a, b):
-    """Rows of `a` times rows of `b`: every product and sum rounded to f32."""
+    """The rows of `a` times the rows of `b`. Every product and sum is rounded to f32."""
     total = np.zeros((a.shape[0], b.shape[0]), np.float32)
     with np.errstate(all="ignore"):
         for k in range(a.shape[1]):
@@ -27,15 +27,15 @@ def _sum(a, b):
 
 
 def _fma(a, b, c):
-    """a * b + c, rounded once: `b` is a power of two, so a * b is exact unless it leaves the range of f32."""
+    """a * b + c, rounded once. `b` is a power of two, so a * b is exact unless it exceeds the range of f32."""
     exact = a.astype(np.float64) * b
     product = exact.astype(np.float32)
     return np.where((product == exact) | np.isnan(exact), product + c, (exact + c).astype(np.float32))
 
 
 def sliced_sum(a, b, width, fuse):
-    """The same for (codes, scales), both [rows, k], in slices of k that are summed apart and then scaled: rounded before the second
-    scale, which is then part of the addition, or after both."""
+    """The same for (codes, scales), both [rows, k], in slices of k that are summed separately and then scaled. Rounding is before
+    the second scale, which is then a part of the addition, or after both scales."""
     (left, left_scale), (right, right_scale) = a, b
     total = np.zeros((left.shape[0], right.shape[0]), np.float32)
     with np.errstate(all="ignore"):
@@ -50,7 +50,7 @@ def sliced_sum(a, b, width, fuse):
 
 
 def column_sum(dy):
-    """Chunks of 128 rows, and rows in them, in order."""
+    """The sum of rows in order, in chunks of 128 rows."""
     chunks = []
     with np.errstate(all="ignore"):
         for start in range(0, dy.shape[0], 128):
@@ -65,13 +65,13 @@ def column_sum(dy):
 
 
 class Recipe:
-    """The casts and quantised products of one recipe, with its default options."""
+    """The casts and the quantised GEMMs of one recipe, with its default options."""
 
     def __init__(self, name, scales=None):
         self.name, self.scales = name, scales
 
     def cast(self, x, role, axis):
-        """(codes, scales, factor of the tensor) of a product's operand, the first two as matrices like x; null where there is none."""
+        """(codes, scales, factor of the tensor) of a GEMM's operand. The first two are matrices like x; None if there is none."""
         if self.name in ("float8_current_scaling", "delayed_scaling"):
             format = E5M2 if role == "dy" else E4M3
             scale = (
@@ -84,7 +84,7 @@ class Recipe:
             return codes if axis == 1 else codes.T, None, q.scale[0]
 
         def apart(decode, q, one):
-            """Codes are what is decoded with scales of one, scales what codes of one are."""
+            """Codes are dequantised with scales of one, and scales with codes of one."""
             with np.errstate(all="ignore"):
                 scales = decode(Scaled(np.full_like(q.data, one), q.scale, q.amax))
             return scales
@@ -114,7 +114,7 @@ class Recipe:
         )
 
     def decode(self, x, role):
-        """What the forward reads of `x`, as bf16."""
+        """The operand `x` of the forward, as bf16."""
         codes, scales, factor = self.cast(x, role, 1)
         with np.errstate(all="ignore"):
             if self.name == "nvfp4_block_scaling":
@@ -122,7 +122,7 @@ class Recipe:
             return _round(codes * (factor if scales is None else scales))
 
     def quantised(self, a, b, bias=None):
-        """The product of (x, role, axis) twice, in bf16 bits."""
+        """The GEMM of two operands (x, role, axis), in bf16 bits."""
         (left, left_scale, fa), (right, right_scale, fb) = self.cast(*a), self.cast(*b)
         if a[2] == 0:
             left, left_scale = left.T, None if left_scale is None else left_scale.T
@@ -140,7 +140,7 @@ class Recipe:
 
 
 def linear(recipe, override, x, w, bias, dy):
-    """(y, dx, dw, db) in bf16 bits of f32 arrays; db is None without a bias."""
+    """(y, dx, dw, db) in bf16 bits, from f32 arrays; db is None without a bias."""
     db = None if bias is None else to_bf16(column_sum(dy))
     if recipe.name == "high_precision":
         total = _sum(x, w)

@@ -1,13 +1,12 @@
-"""The gradient of docs/examples/llama_layer.mlir runs in every recipe, and knows who sees whom.
+"""The gradient of docs/examples/llama_layer.mlir, with every recipe.
 
-No tolerance. Claims that hold to the bit:
+The claims hold bit for bit:
 
-* y and the loss do not depend on the backward override;
-* tokens of one sequence do not reach the other, nor a later token an earlier one: y of a token is the same bytes whatever comes
-  after it, where every quantised block lies inside a row (in a per-tensor recipe the scale sees all tokens), and
-  the gradient of x is zero behind the last token whose target counts. NVFP4 rounds its gradients stochastically and has one amax
-  for a tensor, but zeros stay zeros;
-* the tables are constants: their gradient is zero.
+* y and the loss do not depend on the backward override.
+* Tokens do not depend on other sequences or on later tokens. If every quantised block is inside a row, y of a token has the same
+  bytes for any later tokens; in a per-tensor recipe, the scale depends on all tokens. The gradient of x is zero after the last
+  token whose target counts. NVFP4 rounds gradients stochastically and has one amax for a tensor, but zeros stay zeros.
+* The tables are constants, so their gradient is zero.
 """
 
 import pathlib
@@ -18,7 +17,7 @@ from harness import ALL_MODES, expect, finish, from_bf16, run, to_bf16
 
 LAYER = pathlib.Path(sys.argv[2])
 TOKENS, SEQUENCE, HIDDEN, FFN, VOCABULARY, PAIRS = 256, 128, 256, 512, 384, 32
-LAST = 40  # the last position whose target counts, in the first sequence
+LAST = 40  # the last position of the first sequence whose target counts
 rng = np.random.default_rng(23)
 
 

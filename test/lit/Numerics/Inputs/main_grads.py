@@ -1,9 +1,9 @@
-"""docs/examples/moe.mlir trained over micro-batches: main_grad and cached casts under one flag, in every recipe.
+"""docs/examples/moe.mlir trained over micro-batches: one flag for main_grad and cached casts, with every recipe.
 
-Two groups of micro-batches and a flag that is 1 in all but their first. What a step adds to a gradient comes from a run of one
-step without cache and without an earlier sum; adding up is done here, in f32. Then the same with masters that change in every
-micro-batch, which must not be seen before the next group, and with one flag after the other taken out of the verified program,
-which must be seen: that is how captured steps of other libraries went wrong (TransformerEngine issue 3051).
+There are two groups of micro-batches, and the flag is 1 in all but the first of each. The expected summand of a step is the gradient
+of one step without caches and earlier sums; the test adds the summands in f32. The same is tested with master weights that change
+in every micro-batch, which must have no effect before the next group. Last, each flag in turn is removed from the verified program,
+and the results must then differ: this was the bug of TransformerEngine issue 3051.
 """
 
 import subprocess
@@ -13,7 +13,7 @@ from harness import ALL_MODES, INPUTS, compile_to, expect, expect_same, finish, 
 
 MODULE = INPUTS.parents[3] / "docs" / "examples" / "moe.mlir"
 T, C, E = 64, 64, 8
-FLAGS = np.array([0, 1, 1, 0, 2, 1], np.float32)  # only 1 goes on
+FLAGS = np.array([0, 1, 1, 0, 2, 1], np.float32)  # only 1 adds to the sums
 STEPS = len(FLAGS)
 GROUP = np.array([max(s for s in range(step + 1) if FLAGS[s] != 1) for step in range(STEPS)])
 EXPERTS = {"up": (E, 2 * C, C), "down": (E, C, C), "shared_up": (2 * C, C), "shared_down": (C, C)}
@@ -31,13 +31,13 @@ feed = {
     "grad.y": draw(STEPS, T, C, scale=0.1),
     "router": np.stack([draw(E, C, scale=0.5)] * STEPS),
 }
-# By powers of two apart, so that each has scales of its own.
+# The weights are multiplied by different powers of two, so that the scales differ.
 moving = {
     name: np.where(value == 0, value, value + (np.arange(STEPS, dtype=np.uint16) << 7).reshape(-1, *[1] * value.ndim))
     for name, value in base.items()
 }
 trained = {name: value[GROUP] for name, value in moving.items()}
-#: What was there before counts for nothing.
+#: The values before the first step do not matter.
 GARBAGE = {f"grad.{name}": np.full(shape, np.nan, np.float32) for name, shape in (EXPERTS | {"router": (E, C)}).items()}
 
 
@@ -49,7 +49,7 @@ def micro_batches(mode, weights, steps, graph=False, module=MODULE, vjp=True):
 
 
 def alone(mode, weights, step, state):
-    """What micro-batch `step` adds."""
+    """The summand of micro-batch `step`."""
     arrays = {name: value[step] for name, value in (feed | weights).items()}
     return run(MODULE, "moe", arrays | state, f"{mode} main-grad=true", vjp=True)
 
@@ -59,11 +59,14 @@ def random_state(mode, step):
 
 
 def check(mode, weights, frozen, label):
-    """Every micro-batch of `weights` is one on `frozen`; gradients add up. Results after the last."""
+    """Every micro-batch of `weights` runs with `frozen`, and gradients are added.
+
+    Returns the results of the last one.
+    """
     found = [micro_batches(f"{mode} cache-weights=true main-grad=true", weights, step + 1) for step in range(STEPS)]
     for step, results in enumerate(found):
         if "delayed" in mode:
-            # What a step does depends on those before it: give it all they left, and no sum.
+            # A step depends on earlier ones: pass all of their states except the sum.
             states = (
                 {name: value for name, value in found[step - 1].items() if "." in name and "grad." not in name}
                 if step
@@ -78,7 +81,7 @@ def check(mode, weights, frozen, label):
         expect_same(results, wanted, ("y", "grad.x"), claim)
         for name in WEIGHTS:
             part = wanted[f"grad.{name}"]
-            # A sum starts from +0.
+            # A sum starts at +0.
             before = found[step - 1][f"grad.{name}"] if FLAGS[step] == 1 else np.zeros_like(part)
             expect(part.dtype == np.float32 and part.any(), f"{claim}: there is a gradient of '{name}'")
             expect(same_bytes(results[f"grad.{name}"], before + part), f"{claim}: 'grad.{name}' is the sum in f32")
@@ -128,7 +131,7 @@ for mode in ALL_MODES:
     index = 0
     while (broken := drop_flag(verified, index)) != verified:
         expect(is_refused(broken), f"{mode}: te-verify-capture refuses the program without flag {index}")
-        # What it would do all the same.
+        # In this case, the flag has no effect.
         bad = micro_batches(f"{target} capture=false", moving, STEPS, module=broken, vjp=False, graph=True)
         wrong = [name for name in good if not same_bytes(bad[name], good[name])]
         expect(

@@ -1,8 +1,8 @@
-"""Casts, scales, transposes and decoding of te-run against the model of test/model: zero mismatches.
+"""Casts, scales, transposes and dequantisation of te-run have the bits of the model in test/model.
 
-CASTS is the table of what is compared: a function for every scheme, giving casts of a matrix; SCHEMES says how the model
-decodes and transposes their values. Every cast runs on every matrix whose sizes it allows, with one op an axis or one op for
-both. A scheme is added by a row of each.
+CASTS has a function for every scheme, which returns casts of a matrix. SCHEMES defines how the model dequantises and transposes
+their values. Every cast runs on every matrix whose sizes it supports, with one op for each axis or one op for both. To add a
+scheme, add a row to each.
 """
 
 import itertools
@@ -22,13 +22,13 @@ SOURCES = tuple(MAX_FINITE)
 
 @dataclass
 class Scheme:
-    """How the model decodes, `decode(q, element, axis, flags)`, and derives the other axis, where that is exact."""
+    """How the model dequantises, `decode(q, element, axis, flags)`, and computes the other axis, if that is exact."""
 
     decode: Callable
     transpose: Callable | None
     #: Both sizes of a matrix are multiples of this.
     multiple: int = 1
-    #: How the model puts scales in the order of the tensor core, `swizzle(scale, axis)`, where there is one.
+    #: How the model reorders scales for the tensor core, `swizzle(scale, axis)`, if it does.
     swizzle: Callable | None = None
 
 
@@ -61,29 +61,29 @@ SCHEMES = {
 
 @dataclass
 class Cast:
-    """One way to quantise: the words of the op, and what the model makes along an axis."""
+    """One way to quantise: the attributes of the op, and the function of the model for an axis."""
 
     tag: str
     scheme: str
     element: str
     model: Callable
-    #: After the scheme in the type, and after the matrix in the op.
+    #: Text after the scheme in the type, and after the matrix in the op.
     flags: str = ""
     operands: str = ""
-    #: Axes it is made for.
+    #: The axes that are supported.
     axes: tuple = (1, 0)
-    #: A stochastic cast of the other axis has its own bits.
+    #: A stochastic cast for the other axis has different random bits.
     random: bool = False
 
     def type(self, shape, axis):
         return scaled_type(shape, self.element, self.scheme, self.flags, axis)
 
 
-# The table of casts.
+# The table of casts
 
 
 def per_tensor(program, x, source):
-    """With scales of the matrix's own amax, and with given ones."""
+    """Casts with scales from the matrix's own amax, and with given scales."""
     for element, pow2, epsilon in itertools.product(FP8, (False, True), (0.0, 0.125)):
         tag = f"{element[2:]}{'_pow2' * pow2}{'_eps' * (epsilon > 0)}"
         scale = compute_scale(amax(x), FP8[element].max, pow2, epsilon)
@@ -109,7 +109,7 @@ def per_tensor(program, x, source):
         )
 
 
-#: Scales as delayed scaling gives them: unrelated to the matrix.
+#: Scales that do not depend on the matrix, as in delayed scaling.
 GIVEN = {"third": np.float32(7.3), "power": np.float32(2.0**-9), "large": np.float32(3e38), "small": np.float32(1e-39)}
 
 
@@ -139,7 +139,7 @@ def mx(program, x, source):
         )
 
 
-#: States of the generator, arguments of every program, and streams.
+#: States of the random generator, which are arguments of every program, and streams.
 STATES = {"start": ((0, 0), 0), "later": ((1234567, 8), 3), "wrapped": ((-5, -1), 1 << 20)}
 
 
@@ -267,7 +267,7 @@ def check_matrices(rng):
                 check_matrix(
                     name, store(np.full((3, 130), value, np.float32), source), source, AXES[k % 3], SOURCES[k % 3]
                 )
-    # Sizes with their neighbours: each is a height and a width of two matrices.
+    # Sizes and their neighbours. Each is the height and the width of a matrix.
     sizes = [size + d for size in (32, 48, 128, 256, 272, 304, 320) for d in (-1, 0, 1)]
     shapes = [(m, sizes[(i + shift) % len(sizes)]) for shift in (0, 10) for i, m in enumerate(sizes)] + [
         (1, 1),
@@ -275,7 +275,7 @@ def check_matrices(rng):
         (300, 1),
         (5, 7),
     ]
-    # Sizes that block scales of 32 and 16 elements ask for.
+    # Sizes that blocks of 32 and 16 elements support.
     shapes += [(32, 160), (96, 32), (288, 416), (16, 48), (144, 272)]
     for k, (rows, columns) in enumerate(shapes):
         source = SOURCES[k % 3]
@@ -288,7 +288,7 @@ AXES = ([(1, 0)], [(1,), (0,)], [(1,)])
 
 
 def check_scales(rng):
-    """One step an amax: ordinary ones, neighbours of powers of two, subnormals, infinity, NaN, zero."""
+    """A step for each amax: ordinary ones, neighbours of powers of two, subnormals, infinity, NaN, zero."""
     amaxes = np.concatenate(
         [
             rng.integers(0, 0x7F800001, 3000, dtype=np.uint32),
@@ -313,7 +313,7 @@ def check_scales(rng):
 
 
 def check_codes(rng):
-    """Every code of every format with scales of every size, to every type."""
+    """Every code of every format, with scales of all magnitudes, dequantised to every type."""
     scales = np.array([1, 0.75, 1 / 3, 2.0**-126, 1e-40, 2.0**-149, 3e38, FLT_MAX, 0, np.inf], np.float32)
     for element, (scheme, axis) in itertools.product(
         FP8, itertools.product(("per_tensor", "block_1x128", "block_128x128"), (0, 1))
@@ -339,7 +339,7 @@ def check_codes(rng):
 
 
 def check_hadamard(rng):
-    """The transform, then the cast of what it gives; decoded without the amax, and what a product multiplies by instead."""
+    """The transform, followed by a cast. The result is dequantised without the amax; GEMMs use a factor instead."""
     for rows, columns in ((16, 16), (32, 48), (272, 64)):
         for array in (
             mixed(rng, rows, columns, "bf16"),

@@ -1,7 +1,7 @@
-"""Delayed scaling of te-run against the model of test/model, step by step: zero mismatches.
+"""Delayed scaling of te-run has the bits of the model in test/model in every step.
 
-Fifty steps for every history length, algorithm and margin, twice: written out one after another, with every state a result,
-and as one step that te-run repeats, feeding it its own state. Matrices hold zeros only, infinities and NaN now and then.
+Fifty steps for every history length, algorithm and margin run twice: as one program with all steps, whose states are results,
+and as one step that te-run repeats with its own states. Some matrices are zero, or have infinities and NaN.
 """
 
 import itertools
@@ -13,7 +13,7 @@ from te_model import delayed, tensor_scaling
 from te_model.formats import FLT_MAX, FP8, bf16_bits, bf16_values
 
 STEPS, LENGTHS = 50, (1, 8, 1024)
-#: (algorithm, margin, element) of the chains that run side by side.
+#: (algorithm, margin, element) of the chains that run in parallel.
 CHAINS = tuple(
     (algorithm, margin, FP8[element])
     for (algorithm, margin), element in itertools.product(itertools.product(("max", "most_recent"), (0, 2)), FP8)
@@ -22,9 +22,9 @@ SHAPE, MATRIX = (16, 16), "tensor<16x16xbf16>"
 
 
 def measured_amaxes(rng):
-    """[step, slot]: one slot for each way a measurement can go."""
+    """[step, slot]: each slot has another sequence of amaxes."""
     sizes = np.exp2(rng.uniform(-20, 20, (STEPS, 8)))
-    sizes[:, 1] *= rng.random(STEPS) < 0.5  # zero half of the time
+    sizes[:, 1] *= rng.random(STEPS) < 0.5  # about half of the steps are zero
     sizes[rng.random(STEPS) < 0.1, 2] = np.inf
     sizes[rng.random(STEPS) < 0.2, 3] = np.nan
     sizes[:, 4] = 0
@@ -35,7 +35,7 @@ def measured_amaxes(rng):
 
 
 def first_history(rng, length, slots):
-    """Of a run that went on before: the oldest rows leave the window while we look."""
+    """Histories of an earlier run, whose oldest rows leave the window during the test."""
     history = np.exp2(rng.uniform(-20, 20, (length, slots)))
     history[rng.random(history.shape) < 0.01] = np.inf
     history[rng.random(history.shape) < 0.01] = 0
@@ -52,7 +52,7 @@ def update_text(results, operands, chain, amax_type, history_type):
 
 
 def check_slots(rng, length):
-    """The update alone, of 8 slots at once, with amaxes that no cast has to measure."""
+    """Only the update, of 8 slots at once, with given amaxes."""
     amaxes, first = measured_amaxes(rng), first_history(rng, length, 8)
     amax_type, history_type = "tensor<8xf32>", f"tensor<{length}x8xf32>"
     program = Program(f"slots, history {length}")
@@ -78,7 +78,7 @@ def check_slots(rng, length):
 
 
 def matrices(rng):
-    """[step, rows, columns]: bf16 whose amax wanders, with whole matrices of zeros and NaN."""
+    """[step, rows, columns]: bf16 matrices whose amax varies; some are zero or NaN."""
     x = rng.normal(size=(STEPS, *SHAPE)) * np.exp2(rng.integers(-6, 7, (STEPS, 1, 1)))
     for kind, share in ((np.inf, 0.06), (-np.inf, 0.04), (np.nan, 0.2)):
         for step in np.flatnonzero(rng.random(STEPS) < share):
@@ -104,7 +104,7 @@ def expected(x, length):
 
 
 def step_text(program, c, x, scale, history, new):
-    """One step of chain `c`: the cast with the scale so far, and the state it leaves."""
+    """One step of chain `c`: the cast with the current scale, and the next state."""
     history_type = program.history_type
     type = scaled_type(SHAPE, CHAINS[c][2].name, "per_tensor", "", 1)
     program.op(f"%q{new}, %amax{new} = te.quantize {x} scale {scale} : {MATRIX} -> {type} amax tensor<f32>")
@@ -117,7 +117,7 @@ def step_text(program, c, x, scale, history, new):
 
 
 def check_casts(rng, length):
-    """Casts and updates: written out, then repeated by te-run, eagerly and from a captured graph."""
+    """Casts and updates: as one program, then repeated by te-run, with and without a captured graph."""
     x = matrices(rng)
     runs, history_type = expected(x, length), f"tensor<{length}xf32>"
     program = Program(f"casts, history {length}")
@@ -157,7 +157,7 @@ def check_casts(rng, length):
             ("scale", "tensor<f32>", scale),
         ):
             program.result(f"{name}{c}", result_type, value, of=f"{name}{c}_new")
-        # What is carried is written once; as another result it is written every step.
+        # A state is written once, at the end; another result is written in every step.
         program.result(f"seen{c}", "tensor<f32>", scale, of=f"scale{c}_new")
         program.wanted[f"seen{c}.steps"] = np.array([step[2] for step in run], np.float32)
         program.wanted[f"amax{c}.steps"] = np.array([step[3] for step in run], np.float32)

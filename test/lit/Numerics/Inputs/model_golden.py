@@ -1,6 +1,6 @@
-"""The model of test/model against recorded arrays of TransformerEngine: zero mismatches.
+"""The model in test/model has the bits of arrays recorded from TransformerEngine.
 
-So the model, which te-run is compared with, is not merely what one reader took the rules to be.
+This checks the model, with which te-run is compared, against a third implementation.
 """
 
 import json
@@ -52,7 +52,7 @@ def block(row, x, arrays):
         pairs.append(("col", block_scaling.transpose(usages[1])))
     for name, q in pairs:
         yield name, q.data, arrays[name]
-        # The padding is not recorded.
+        # The recording has no padding.
         used = q.data.shape[0] if row["dim"] == 1 else -(-q.data.shape[1] // 128)
         scale = arrays[f"{name}_scale_inv"]
         yield f"shape of {name}_scale_inv", np.array(q.scale.shape), np.array(scale.shape)
@@ -103,7 +103,8 @@ def sequences():
     cases = [row for row in json.loads((golden / "modules_1.json").read_text()) if "algo" in row]
     for row in cases:
         x, w, dy = (recorded[f"{row['case']}/amax_{name}"] for name in ("x", "w", "dy"))
-        # Slots x, w, output and dy, dx; nothing casts the outputs. A NaN amax of the recorder is 0 in a cast: NaN is dropped.
+        # The slots are x, w, output, dy and dx; outputs are not cast. A NaN amax of the recording is 0 in a cast, which
+        # ignores NaN.
         for side, format, measured in (("f", E4M3, (x, w, 0)), ("b", E5M2, (dy, 0))):
             steps = len(row["mul"])
             amaxes = np.nan_to_num(np.stack([np.broadcast_to(m, steps) for m in measured], 1), posinf=np.inf).astype(

@@ -1,6 +1,7 @@
-"""The kernels of MXFP8 and NVFP4 against the model of test/model, through the runtime's C ABI: zero mismatches.
+"""The kernels of MXFP8 and NVFP4 have the bits of the model in test/model. They are called through the runtime's C ABI.
 
-Usage: model_kernels.py FOLDER LIBRARY [BACKEND]. One launch a claim; every result starts as junk, so that padding is compared too.
+Usage: model_kernels.py FOLDER LIBRARY [BACKEND]. Each claim is one launch. Results have arbitrary initial values, so that padding
+is compared, too.
 """
 
 import itertools
@@ -21,12 +22,12 @@ BOTH, ONE = ((1, 0),), ((1,), (0,))
 NUMPY = {"bf16": np.uint16, "f16": np.float16, "f32": np.float32}
 runtime = Runtime(sys.argv[2], *sys.argv[3:])
 USAGE = {1: "row", 0: "col"}
-# Kernels of stacks, here of one matrix each.
+# These kernels take stacks; here each has one matrix.
 STACKS = {"dequantize", "nvfp4_alpha", "quantize_mx", "quantize_nvfp4", "transpose_scaled"}
 
 
 def launch(claim, kernel, parameters, inputs, wanted):
-    """Compares every array of `wanted` with what the kernel writes."""
+    """Compares every array of `wanted` with the result of the kernel."""
     parameters = {
         name: ENUM[value.upper()] if isinstance(value, str) else int(value) for name, value in parameters.items()
     }
@@ -41,7 +42,7 @@ def launch(claim, kernel, parameters, inputs, wanted):
 
 
 def usages(values):
-    """Buffers of the usages that a cast made."""
+    """The buffers of the usages of a cast."""
     buffers = {}
     for axis, q in values.items():
         parts = {"": q.data, "_scale": q.scale, "_amax": q.amax}
@@ -76,7 +77,7 @@ def check_swizzle(claim, scheme, shape, axis, q):
 
 
 def mx(claim, array, source, axes):
-    """Both schemes and formats, read back, turned and swizzled."""
+    """Both schemes and formats, dequantised, transposed and swizzled."""
     x, shape = load(array, source), {"rows": array.shape[0], "cols": array.shape[1]}
     for scheme, (element, format) in itertools.product(("mx_1x32", "mx_32x32"), FP8.items()):
         label = f"{claim} {source} {array.shape} {scheme} {element}"
@@ -122,7 +123,7 @@ def mx_decode(claim, shape, element, scheme, axis, q, out):
 
 
 def mx_powers():
-    """Blocks whose amax is max * 2^k, and the f32 on either side: where the exponent steps."""
+    """Blocks whose amax is max * 2^k or a neighbour of it, where the exponent changes."""
     tops = (np.array([[448], [57344], [1]]) * np.exp2(np.arange(-160.0, 120))).ravel()
     tops = np.unique(tops[tops < FLT_MAX].astype(np.float32))
     near = tops.view(np.int32)[:, None] + np.arange(-1, 2)
@@ -156,7 +157,7 @@ def check_mx(rng):
         mx_decode("every code", q.data.shape, element, "mx_1x32", axis, q, out)
 
 
-#: Matrices of one value.
+#: Matrices with one value.
 UNIFORM = {
     "zeros": 0.0,
     "negative zeros": -0.0,
@@ -172,7 +173,7 @@ def uniform(value, shape, source):
         return store(np.full(shape, value, np.float32), source)
 
 
-#: What NVFP4 casts vary: (scheme, row_scaled, scale_max, four_over_six, stochastic).
+#: The parameters of NVFP4 casts: (scheme, row_scaled, scale_max, four_over_six, stochastic).
 NV = (
     [
         (scheme, 0, scale_max, four, 0)
@@ -187,7 +188,7 @@ SEEDS = (((0, 0), 0), ((1234567, 8), 3), ((-5, -1), 1 << 20))
 
 
 def nv(claim, array, source, axes, given=None):
-    """Every variant, with the matrix's amax, or with `given`."""
+    """Every variant, with the matrix's amax or with `given`."""
     x, shape = load(array, source), {"rows": array.shape[0], "cols": array.shape[1]}
     for v, (scheme, row_scaled, scale_max, four, stochastic) in enumerate(NV):
         largest = nvfp4.amax_rows(x) if row_scaled else amax(x).reshape(1)
@@ -254,7 +255,7 @@ def nv_decode(claim, shape, scheme, axis, q, scale_max, row_scaled, out):
 
 
 def hadamard(claim, array):
-    """The transform alone, then the cast of what it gives."""
+    """The transform, and a cast of its result."""
     x = load(array, "bf16")
     y = nvfp4.hadamard(x)
     launch(claim, "hadamard", {"rows": x.shape[0], "cols": x.shape[1]}, {"x": array}, {"y": bf16_bits(y)})
@@ -286,7 +287,7 @@ def check_nv(rng):
     ordinary = store(rng.normal(size=(32, 64)).astype(np.float32), "bf16")
     for given in (0.0, 1e-44, 2.0**-126, 0.5, 3.0, 100.0, 1e30, float(FLT_MAX), np.inf):
         nv(f"amax {given}", ordinary, "bf16", BOTH, given)
-    # Every byte of codes with every scale byte, amaxes of all sizes.
+    # Every byte of codes with every byte of scales, and amaxes of all magnitudes.
     codes = np.repeat(np.arange(256, dtype=np.uint8)[None], 256, 0)
     data = np.ascontiguousarray(np.repeat(codes, 8, 1)[:, : 256 * 8])
     scale = np.tile(np.arange(256, dtype=np.uint8)[:, None], (1, 256))
@@ -323,7 +324,7 @@ def check_nv(rng):
 
 
 def check_philox():
-    """Known answers of the generator, from the paper that defines it."""
+    """Known results of the generator, from the paper that defines it."""
     pi = (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344, 0xA4093822, 0x299F31D0)
     for words, answer in (
         ((0,) * 6, (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),

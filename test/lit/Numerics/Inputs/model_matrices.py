@@ -1,18 +1,18 @@
-"""Matrices that casts go wrong on."""
+"""Matrices with values that are hard to quantise."""
 
 import numpy as np
 from te_model.formats import E2M1, E4M3, E5M2, MAX_FINITE, store
 
 
 def every_16_bits(source, rng=None):
-    """All 65536 inputs, in order, or shuffled so that blocks hold every kind."""
+    """All 65,536 inputs, in order, or shuffled so that blocks have values of every kind."""
     bits = np.arange(65536, dtype=np.uint16)
     bits = bits if rng is None else rng.permutation(bits)
     return bits.reshape(256, 256).view(np.uint16 if source == "bf16" else np.float16)
 
 
 def f32_patterns(rng, rows, columns):
-    """f32 of every exponent, and neighbours of what formats round to or between."""
+    """f32 numbers of every exponent, and neighbours of the values at which formats round."""
     bits = rng.integers(0, 2**32, (rows, columns), dtype=np.uint32)
     points = np.concatenate([np.concatenate([f.magnitudes, f.halfway]) for f in (E4M3, E5M2, E2M1)]).astype(np.float32)
     near = points[:, None].view(np.int32) + np.arange(-1, 2)
@@ -22,7 +22,7 @@ def f32_patterns(rng, rows, columns):
 
 
 def mixed(rng, rows, columns, source):
-    """Normal numbers of many sizes with some of every awkward kind, and places of one kind only."""
+    """Normal numbers of many magnitudes with some special values, and regions with only one kind of value."""
     x = rng.normal(size=(rows, columns)) * np.exp2(rng.integers(-30, 12, (rows, 1)))
     least = {"bf16": 2.0**-133, "f16": 2.0**-24, "f32": 2.0**-149}[source]
     for kind in (0.0, -0.0, least, -3 * least, np.inf, -np.inf, np.nan, float(MAX_FINITE[source])):

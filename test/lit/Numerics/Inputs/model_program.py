@@ -1,4 +1,4 @@
-"""Programs for te-run with what the model of test/model expects of them."""
+"""Programs for te-run, and the results that the model in test/model expects."""
 
 import numpy as np
 from harness import expect, forget_last_run, run
@@ -12,7 +12,7 @@ def scaled_type(shape, element, scheme, flags, axis):
 
 
 class Program:
-    """A function whose arguments and results are known, and what they must be."""
+    """A function with given arguments and the expected results."""
 
     def __init__(self, claim):
         self.claim, self.arguments, self.arrays, self.lines, self.results, self.wanted = claim, [], {}, [], [], {}
@@ -25,7 +25,7 @@ class Program:
         self.lines.append(f"  {text}")
 
     def result(self, name, type, value, of=None):
-        """Returns `%of` (`%name` if not given) under `name`."""
+        """Returns `%of` (by default `%name`) as the result `name`."""
         self.results.append((name, type, of or name))
         self._arrays(self.wanted, name, value)
 
@@ -47,7 +47,7 @@ class Program:
 
 
 def same(found, wanted, claim):
-    """Equal bits, but any NaN of f32 for NaN."""
+    """Whether the bits are equal, where all f32 NaNs count as equal."""
     found, wanted = np.ascontiguousarray(found), np.ascontiguousarray(wanted)
     if found.dtype != wanted.dtype or found.shape != wanted.shape:
         return expect(False, f"{claim}: {found.dtype}{found.shape} for {wanted.dtype}{wanted.shape}")

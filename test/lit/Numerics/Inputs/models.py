@@ -1,4 +1,4 @@
-"""mlp.mlir and train.mlir, and arrays for them."""
+"""The programs mlp.mlir and train.mlir, and arrays for them."""
 
 import re
 
@@ -9,14 +9,14 @@ STEPS = 20
 
 
 def mlp_module(sizes):
-    """mlp.mlir with other (rows, columns, hidden) than 144, 176, 160."""
+    """mlp.mlir with another (rows, columns, hidden) than (144, 176, 160)."""
     rows, cols, hidden = sizes
     new = {"144": rows, "176": cols, "160": hidden, "320": 2 * hidden}
     return re.sub(r"(?<!\d)(144|176|160|320)(?=x)", lambda old: str(new[old[0]]), (INPUTS / "mlp.mlir").read_text())
 
 
 def mlp_arrays(rng, sizes=(144, 176, 160)):
-    """Arguments and a cotangent, with zeros, whole blocks of them, negative zeros and subnormals."""
+    """Arguments and a cotangent, with zeros, blocks of zeros, negative zeros and subnormals."""
     m, k, h = sizes
     arrays = {
         "x": normal(rng, m, k),
@@ -31,7 +31,7 @@ def mlp_arrays(rng, sizes=(144, 176, 160)):
 
 
 def train_arrays(rng):
-    """(state, what changes from step to step). Two batches take turns; the second one has tokens to ignore."""
+    """(state, inputs of each step). Two batches alternate; the second one has tokens to ignore."""
 
     def draw(*shape, scale):
         return rng.normal(0, scale, shape).astype(np.float32)

@@ -1,9 +1,8 @@
-"""docs/examples/moe.mlir, in every recipe: forward and gradients against a numpy model of it.
+"""docs/examples/moe.mlir with every recipe: forward and gradients compared with a numpy model.
 
-In high precision the model is followed closely; under a recipe the errors of casts add, so only that gradients point the same
-way is asked (their cosine). Routing is exact: no token may change its experts, for the router is in high precision. Rows that
-te.permute pads must not reach any result: the same tokens with other random expert weights for experts that nobody chose give
-the same bytes.
+In high precision, the errors are small. Under a recipe, the errors of casts accumulate, so only the cosine of the gradients is
+compared. Routing is exact, because the router is in high precision: no token may change its experts. Rows that te.permute pads
+must not affect results: other random weights of experts without tokens give the same bytes.
 """
 
 import numpy as np
@@ -27,7 +26,7 @@ arrays = {
     "shared_down": draw(C, C, scale=0.15),
     "grad.y": draw(T, C, scale=0.1),
 }
-# Nobody chooses the last expert.
+# No token chooses the last expert.
 arrays["router"][E - 1] = 0
 arrays["x"][:, 0] = to_bf16(np.float32(4))
 arrays["router"][: E - 1, 0] = to_bf16(np.float32(2))
@@ -43,7 +42,7 @@ def swiglu(z):
 
 
 def model(values, chosen=None):
-    """y in f64, and who was chosen."""
+    """(y in f64, the chosen experts)."""
     x = values["x"]
     logits = x @ values["router"].T
     scores = np.exp(logits - logits.max(1, keepdims=True))
@@ -75,7 +74,7 @@ for mode in ALL_MODES:
     found = run(MODULE, "moe", arrays, mode, vjp=True)
     y = from_bf16(found["y"]).astype(np.float64)
     error = np.linalg.norm(y - wanted) / np.linalg.norm(wanted)
-    # bf16 keeps 2^-9 of each of about ten roundings; 4-bit casts err by about a tenth each.
+    # bf16 has an error of 2^-9 in each of about ten roundings; 4-bit casts have an error of about a tenth.
     limit = 0.02 if mode == "recipe=high_precision" else 0.5 if "nvfp4" in mode else 0.15
     expect(error < limit, f"{mode}: y errs by {error:.3g}")
     for name in ("x", "router", "up", "down", "shared_up", "shared_down"):

@@ -1,7 +1,7 @@
 """Collectives on the side stream change no bit.
 
-Two parallel layers and what is between them over several processes, forward and backward: with `overlap=always`, where launches move
-and collectives run beside others, every rank has the bytes of `overlap=never`, where they stand as written on one stream.
+Two parallel layers with other ops in between run on several processes, forward and backward. With `overlap=always`, launches move
+and collectives run beside others. Every rank has the bytes of `overlap=never`, where all launches run in program order on one stream.
 
     overlap.py FOLDER [RECIPE...] [--backend=cuda] [--launcher=mpirun|torchrun|srun] [--ranks=2,4] [--jobs=N]
 """
@@ -45,7 +45,7 @@ module attributes {{te.recipe = #te.recipe<{recipe}>, te.groups = [#te.group<id 
 
 
 def launches(text, pipeline):
-    """Kernels of the step in order, and whether each is on the side stream."""
+    """(kernel, whether it is on the side stream) of the launches of the step, in order."""
     with tempfile.NamedTemporaryFile("w", suffix=".mlir") as file:
         file.write(text)
         file.flush()

@@ -1,21 +1,21 @@
-"""What a backward override means, said by a program without recipes.
+"""Compares backward overrides with programs that contain the same casts and GEMMs explicitly.
 
-The program of `explicit` spells out every cast and every product of the block's forward and backward with the ops below
-te.linear, and runs under `high_precision` without fusions, which changes nothing of it. Compiled from te.linear under a recipe and an override,
-every result must have the same bytes: no tolerance, because both run the same kernels on the same values. That `y` does not
-depend on the override follows too, and is checked by itself, as is that the three gradients differ.
+`explicit` returns a program with every cast and every GEMM of the block's forward and backward, which runs under `high_precision`
+without fusions, so that it does not change. The block of te.linear ops, compiled with a recipe and an override, must have the same
+bytes, because both run the same kernels on the same values. The test also checks that `y` does not depend on the override, and that
+the gradients of the three overrides differ.
 """
 
 import numpy as np
 from harness import OVERRIDES, expect, expect_same, finish, run, same_bytes
 from models import mlp_arrays, mlp_module
 
-#: Name in the pipeline, and sizes (tokens, columns, hidden) that its blocks divide where they must.
+#: The name in the pipeline, and sizes (tokens, columns, hidden) that meet the constraints of its blocks.
 RECIPES = {
     "float8_current_scaling": (144, 176, 160),
     "float8_block_scaling": (144, 176, 160),
     "mxfp8_block_scaling": (160, 192, 224),
-    # Where a cast stands decides its random bits; they are tested with the cast.
+    # The position of a cast determines its random bits, which other tests check.
     "nvfp4_block_scaling, {stochastic_rounding = false}": (160, 192, 224),
 }
 
@@ -25,7 +25,7 @@ def tensor(*shape):
 
 
 class Program:
-    """Lines of a function, for operands that are quantised as `recipe` says."""
+    """The lines of a function, with operands that are quantised as `recipe` specifies."""
 
     def __init__(self, recipe):
         self.kind, self.lines = recipe.split("_")[0] if "current" not in recipe else "current", []
@@ -69,7 +69,7 @@ class Program:
         return name
 
     def product(self, name, a, b, axes, shape, quantised, fast=False, bias=""):
-        """a, b: (value, shape, is a weight, is a gradient); contracted along `axes`."""
+        """A GEMM. a, b: (value, shape, is a weight, is a gradient), contracted along `axes`."""
         if quantised:
             left, right = (self.scaled(v, s, axis, w, g) for (v, s, w, g), axis in zip((a, b), axes))
             fast = "true" if fast and self.kind != "float8" else "false"
@@ -84,13 +84,13 @@ class Program:
             self.op(name, f"te.matmul {left}, {right} contract = [{axes[0]}, {axes[1]}] : {types} -> {tensor(*shape)}")
 
     def hold(self, value):
-        """Takes `value` over to the backward; later uses read what was held."""
+        """Saves `value` for the backward. Later uses read the saved value."""
         type = self.types[value]
         self.op(f"{value}_r", f'te.residual {value} "{value[1:]}" : {type}', type)
         self.held[value] = f"{value}_r"
 
     def decoded(self, operand):
-        """The operand as the forward's product saw it."""
+        """The operand that the GEMM of the forward reads."""
         value, shape, weight, gradient = operand
         q = self.scaled(value, shape, 1, weight, gradient)
         name = f"{value}_d"
@@ -136,7 +136,7 @@ def explicit(recipe, override, sizes):
         p.hold("%n")
         p.hold("%a")
     else:
-        # Both usages have one scale, so the casts are all made before anything is held.
+        # Both usages have one scale, so all casts are computed before anything is saved.
         casts = [p.scaled(v, s, 0 if quantised else 1, w, g) for v, s, w, g in (n, w1, a, w2)]
         for cast in casts:
             p.hold(cast)

@@ -1,8 +1,8 @@
-"""Counts what the compiled step holds and casts, by backward override.
+"""Counts the saved values and the casts of a compiled step for each backward override.
 
-A norm, two linear layers and SwiGLU between them (what other stacks fuse into one module and then refuse an override for), under
-every recipe and override, and with an override of its own for each layer and for the function. Under an override no gradient is
-quantised.
+The program has a norm and two linear layers with SwiGLU in between, which other libraries fuse into a module that does not support
+overrides. It is compiled with every recipe and override, and with separate overrides for each layer and for the function. Under an
+override, no gradient is quantised.
 """
 
 import re
@@ -43,17 +43,17 @@ def form(type):
 
 
 def held(layer, mode):
-    """Forms of the input and the weight that a layer holds. A row usage of a weight is also what the columns are made from."""
+    """Forms of the input and the weight that a layer saves. The columns of a weight may be computed from its saved rows."""
     weight = {"none": {"row", "col"}, "high_precision": set(), "dequantized": {"row"}}[mode]
     return {"none": "col", "high_precision": "hp", "dequantized": "row"}[mode], weight
 
 
 def check(path, options, modes):
-    """`modes`: the overrides in force at the two layers."""
+    """Checks a step. modes: the overrides that apply to the two layers."""
     claim = f"{path.stem}, {options}"
     step = compile_to(path, "quantize", f"vjp=mlp target=reference {options}").rsplit("func.func", 1)[1]
     residuals = dict(re.findall(r'te\.residual \S+ "([^"]+)" : (.*)', step))
-    # Casts of the forward are made up to where they are held.
+    # Casts of the forward are computed before they are saved.
     forward, backward = step[: step.rindex("te.residual")], step[step.rindex("te.residual") :]
     expected = {"activation0.x", "rms_norm0.rsigma"}
     for layer, mode in enumerate(modes):
@@ -66,7 +66,7 @@ def check(path, options, modes):
             expect(form(residuals[weight]) in w, f"{claim}: '{weight}' is held as one of {sorted(w)}")
     expect(set(residuals) == expected, f"{claim}: {sorted(residuals)} are held, not {sorted(expected)}")
     casts = re.findall(r"te\.quantize .*-> (.*)", backward)
-    # Only a backward without override casts its gradient, for both products.
+    # Only a backward without an override casts its gradient, for two GEMMs.
     expect(
         sum(cast.count("contract =") for cast in casts) == 2 * modes.count("none"),
         f"{claim}: {len(casts)} casts in the backward",
@@ -90,7 +90,7 @@ for recipe in RECIPES:
         check(module(function=override), f"recipe={recipe}", [override] * 2)
         for second in OVERRIDES:
             check(module(first=override, second=second), f"recipe={recipe}", [override, second])
-    # The layer is stronger than its function, and the option than both.
+    # The override of a layer precedes that of its function, and the option precedes both.
     check(module("high_precision", second="none"), f"recipe={recipe}", ["high_precision", "none"])
     check(
         module("high_precision", second="none"), f"recipe={recipe} backward-override=dequantized", ["dequantized"] * 2

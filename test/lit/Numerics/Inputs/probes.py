@@ -1,7 +1,7 @@
-"""Statistics of a step against numpy and the model of test/model, and that looking at a step changes nothing of it.
+"""Statistics of a step compared with numpy and the model in test/model; probes do not change the step's results.
 
-A layer under each recipe: what `probe.w.<role>` says of x, w and dy must be what the definitions give for the model's casts,
-bit for bit. Sums are of one run, so in f64 with the order of the lanes.
+For a layer with each recipe, `probe.w.<role>` of x, w and dy must have the bits that the definitions give for the model's casts.
+Each sum has a single run of elements, so it is a lane sum in f64.
 """
 
 import numpy as np
@@ -36,7 +36,7 @@ E4M3, E5M2 = FP8["f8E4M3FN"], FP8["f8E5M2"]
 
 
 def lane_sum(terms):
-    """Lane i of 256 takes every 256th element; then halves are added."""
+    """Lane i of 256 adds every 256th element; then halves are added."""
     terms = np.ravel(terms)
     assert terms.size <= 32768 and terms.size % 256 == 0
     lanes = np.zeros(256)
@@ -48,7 +48,7 @@ def lane_sum(terms):
 
 
 def statistics(values, decoded=None, scales=None):
-    """The statistics of a matrix, and of its cast where there is one; `scales` are those of its blocks."""
+    """The statistics of a matrix and, if there is one, of its cast; `scales` are those of its blocks."""
     x = values.astype(np.float64)
     finite = np.isfinite(x)
     kept, size = np.where(finite, x, 0), x.size
@@ -98,7 +98,7 @@ def matrices(rng):
 
 
 def probes(arrays, pipeline):
-    """The statistics by tensor, and the results of the step itself, which must be those of the step alone."""
+    """(The statistics by tensor, the results of the step), which must be those of the step without probes."""
     found = run(LAYER, "layer", arrays, pipeline=f"{pipeline} probes=*", vjp=True)
     plain = run(LAYER, "layer", arrays, pipeline=pipeline, vjp=True)
     checked = run(LAYER, "layer", arrays, pipeline=f"{pipeline} check-finite probes=*", vjp=True)
@@ -121,14 +121,14 @@ rng = np.random.default_rng(41)
 arrays = matrices(rng)
 values = {"x": bf16_values(arrays["x"]), "w": bf16_values(arrays["w"]), "dy": bf16_values(arrays["grad.y"])}
 
-# High precision: the tensors alone.
+# In high precision, there are only statistics of the tensors.
 for pipeline in ("recipe=high_precision", "recipe=delayed_scaling calibrate"):
     found = probes(arrays, pipeline)
     expect(found.keys() == {"x", "w", "dy"}, f"{pipeline}: {sorted(found)}")
     for role, array in found.items():
         check(f"{pipeline} {role}", array, statistics(values[role]))
 
-# One scale for a tensor: the model's cast.
+# One scale for a tensor, as in the model's cast.
 for recipe in ("delayed_scaling", "float8_current_scaling"):
     found = probes(arrays, f"recipe={recipe}")
     expect(found.keys() == {"x", "w", "dy"}, f"{recipe}: {sorted(found)}")
@@ -141,11 +141,11 @@ for recipe in ("delayed_scaling", "float8_current_scaling"):
             f"{recipe} {role}", array, statistics(values[role], decoded, np.float32(1) / np.array([scale], np.float32))
         )
         expect(array[FIELDS.index("overflows%")] == 0, f"{recipe} {role}: nothing saturates")
-    # With a scale of 1 most of dy is lost.
+    # With a scale of 1, most of dy becomes 0.
     lost = found["dy"][FIELDS.index("underflows%")]
     expect((lost > 50) == (recipe == "delayed_scaling"), f"{recipe}: {lost} % of dy underflows")
 
-# Recipes with blocks: the tensor's own statistics are the same in each, the casts of both axes are apart.
+# Recipes with blocks: the statistics of the tensor are equal in each, and the casts of both axes are separate.
 for recipe, options in (
     ("float8_block_scaling", ""),
     ("mxfp8_block_scaling", " emulate"),

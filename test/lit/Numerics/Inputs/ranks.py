@@ -1,4 +1,4 @@
-"""Runs modules in several processes; what the tests of groups share.
+"""Helpers of the tests of groups, which run modules in several processes.
 
 TEST.py FOLDER [RECIPE...] [--backend=cuda] [--launcher=mpirun|torchrun|srun] [--ranks=2,4] [--jobs=N]
 """
@@ -12,7 +12,7 @@ import sys
 import numpy as np
 from harness import BACKEND, FOLDER, INPUTS, Refused, expect, from_bf16, same_bytes, to_bf16
 
-# In the installed folder of checks it is beside this file.
+# In an installed folder of checks, it is beside this file.
 sys.path += [str(INPUTS.parents[2] / "unit" / "Runtime" / "Mpi")] * (len(INPUTS.parents) > 2)
 import launch  # noqa: E402
 
@@ -24,12 +24,12 @@ def option(name, default):
 LAUNCHER = option("launcher", "mpirun")
 RANKS = [int(number) for number in option("ranks", "2,4").split(",")]
 JOBS = int(option("jobs", "1"))
-# As in the harness; processes inherit it.
+# As in the harness. Child processes inherit the setting.
 os.environ["XDG_CACHE_HOME"] = str((FOLDER / "cache").resolve())
 
 NO_RANDOM = "{stochastic_rounding = false}"
 ALL = ("none", "high_precision", "dequantized")
-#: Recipe, pipeline options, overrides it takes.
+#: (recipe, pipeline options, supported overrides).
 CASES = [
     ("high_precision", "", ("none",)),
     ("float8_current_scaling", "", ALL),
@@ -38,11 +38,11 @@ CASES = [
     ("mxfp8_block_scaling", "target=reference", ALL),
     (f"nvfp4_block_scaling, {NO_RANDOM}", "target=reference", ALL),
 ]
-# Arguments behind the folder name recipes, and nothing else is tried.
+# Arguments after the folder are the names of recipes to test.
 NAMED = [word for word in sys.argv[2:] if not word.startswith("--")]
 CASES = [case for case in CASES if not NAMED or case[0] in NAMED]
 if BACKEND != "reference":
-    # A recipe whose products Hopper lacks is emulated where it is named.
+    # A recipe whose GEMMs Hopper does not have is emulated if it is named.
     CASES = [
         (recipe, options.replace("target=reference", "emulate=true"), overrides)
         for recipe, options, overrides in CASES
@@ -56,7 +56,7 @@ def tensor(*shape, element="bf16"):
 
 
 def single_module(recipe, shapes, bias):
-    """A layer for each of `shapes`, (x, w), in one process."""
+    """A layer for each (x, w) of `shapes`, in one process."""
     arguments, body, results = [], "", []
     for i, (x, w) in enumerate(shapes):
         arguments += [
@@ -83,7 +83,7 @@ _launches = itertools.count(1)
 
 
 def run_ranks(modules, entry, inputs, pipeline, vjp=True, more=()):
-    """Results of each rank, by name; `modules` is one text for all, or one each, and `more` are options of te-run."""
+    """The results of each rank by name. modules: one text for all, or one each. more: options of te-run."""
     name = FOLDER / f"ranks{next(_launches)}"
     for rank, arrays in enumerate(inputs):
         np.savez(f"{name}.{rank}.in.npz", **arrays)
@@ -152,7 +152,7 @@ def _values(array):
 
 
 def add_ranks(summands):
-    """In f32, in the order of ranks; those of bf16 are rounded once."""
+    """The sum in f32, in the order of ranks; a bf16 result is rounded once."""
     total = _values(summands[0])
     for summand in summands[1:]:
         total = (total + _values(summand)).astype(np.float32)
@@ -160,7 +160,7 @@ def add_ranks(summands):
 
 
 def later(test, *arguments, **named):
-    """Puts a test on the list of `perform_all`."""
+    """Adds a test to the list of `perform_all`."""
     _work.append((test, arguments, named))
 
 

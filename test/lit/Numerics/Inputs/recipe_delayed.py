@@ -1,9 +1,10 @@
-"""The recipe delayed_scaling of te-run against the model of test/model: every state and every product, bit for bit.
+"""The recipe delayed_scaling of te-run has the bits of the model in test/model, in every state and GEMM.
 
-Elements are few bits times a power of two that changes from step to step, and every matrix has a 7: scales are powers of two and
-sums exact, so products have one right answer. They differ from those of the tensor's own scale wherever a matrix outgrew the last.
+Elements have few bits and are multiplied by a power of two that changes in each step, and every matrix has a 7. Scales are
+therefore powers of two and sums are exact, so GEMMs have one correct result. It differs from that of current scaling in every step
+whose matrix is larger than the earlier ones.
 
-A calibration moves the same states and multiplies what the casts would have read. Its states are the inputs of a quantised run.
+A calibration updates the same states, with GEMMs of the tensors that would be cast. Its states are inputs of a quantised run.
 """
 
 import numpy as np
@@ -13,7 +14,7 @@ from te_model.formats import FP8, bf16_bits, bf16_values
 
 STEPS, M, N, K = 6, 32, 48, 16
 E4M3, E5M2 = FP8["f8E4M3FN"], FP8["f8E5M2"]
-#: Exponents by step: they fall below the window's largest, and rise above all that were seen.
+#: Exponents by step. They decrease below the largest of the window, and increase above all earlier ones.
 EXPONENTS = {"x": (-3, 2, -1, 4, 0, 1), "w": (-5, -5, 1, -4, -6, 3), "grad.y": (-8, -2, -2, 3, -9, 0)}
 SHAPES = {"x": (M, K), "w": (N, K), "grad.y": (M, N)}
 SLOTS = {"x": ("w.x", E4M3), "w": ("w.w", E4M3), "grad.y": ("w.dy", E5M2)}
@@ -26,17 +27,17 @@ MODULE = f"""func.func @layer(%x: tensor<{M}x{K}xbf16> {{te.name = "x"}}, %w: te
 
 
 def matrices(rng, name):
-    # Both formats hold these, times any power of two near 1, exactly.
+    # Both formats represent these exactly, multiplied by any power of two near 1.
     x = rng.choice([0, 1, 2, 3, 4, 6, 7, -1, -2, -3, -4, -6, -7], (STEPS, *SHAPES[name]))
     x[:, 0, 0] = 7
     x = x * np.exp2(EXPONENTS[name])[:, None, None]
     if name == "x":
-        x[4] = 0  # measures nothing: its state stays
+        x[4] = 0  # its amax is 0, so its state does not change
     return bf16_bits(x.astype(np.float32))
 
 
 def model(inputs, length, algorithm, margin, calibrated=0):
-    """By step, the state it leaves and what it returns; the first steps only calibrate."""
+    """For each step, the next state and the results. The first steps only calibrate."""
     state = {name: (np.zeros(length, np.float32), np.float32(1)) for name in SLOTS}
     for step in range(STEPS):
         wanted, read = {}, {}
@@ -66,7 +67,7 @@ def check(inputs, length, algorithm, margin):
         claim = f"{options}, {step + 1} steps"
         for graph in (False, True):
             compare(run(module, "layer", arrays, vjp=True, steps=step + 1, graph=graph), wanted, claim)
-        # One step from the state of the step before, given as arrays.
+        # One step from the state of the previous step, which is passed as arrays.
         arrays = {name: values[step] for name, values in inputs.items()}
         found = run(module, "layer", {**arrays, **resumed}, vjp=True)
         compare(found, wanted, f"{claim}, resumed")

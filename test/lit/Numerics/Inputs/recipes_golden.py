@@ -70,18 +70,18 @@ def module(kind):
 
 
 def ulp(x):
-    """Spacing of bf16 at x."""
+    """The spacing of bf16 numbers at x."""
     return np.exp2(np.floor(np.log2(np.maximum(np.abs(x), 2.0**-126))) - 7)
 
 
 def stepped(variance, step):
-    """Variance of a difference behind a rounding to multiples of `step`."""
+    """The variance of a difference after rounding to multiples of `step`."""
     off = np.sqrt(variance)
     return off * (step + off)
 
 
 class Estimate:
-    """A matrix as we compute it, and how far theirs may be off: at `worst`, infinite where only `variance` says something."""
+    """A matrix as te computes it, and bounds of the difference: `worst` (infinite if there is only a `variance`)."""
 
     def __init__(self, value, worst=0.0, variance=0.0, shift=0.0):
         self.value = np.asarray(value, np.float64)
@@ -102,7 +102,7 @@ class Recipe:
         self.name, self.override = name, override
 
     def operand(self, x, axis, weight=False, gradient=False, backward=False, shift=0.0):
-        """What a product reads of the bf16 matrix `x`."""
+        """The operand of a GEMM for the bf16 matrix `x`."""
         if self.name == "bf16" or backward and (gradient and self.override or self.override == "high_precision"):
             return x
         element = "f8E5M2" if gradient and self.name == "current" else "f8E4M3FN"
@@ -120,7 +120,7 @@ class Recipe:
             value = from_bf16(to_bf16(value)).astype(np.float64)
         if not x.worst.any() and not shift:
             return Estimate(value)
-        # The largest element sets the scale of a tensor: how far it may be off shifts every element.
+        # The largest element determines the scale of a tensor, so its error affects every element.
         if self.name == "current":
             at = np.unravel_index(np.argmax(np.abs(values)), values.shape)
             shift += np.sqrt(x.variance[at]) / np.abs(x.value[at])
@@ -150,7 +150,7 @@ class Recipe:
 
 
 def norm_backward(dn, x, gamma):
-    """dx and dgamma; the projection in dx does not make a row longer."""
+    """dx and dgamma. The projection in dx does not increase the norm of a row."""
     r = 1 / np.sqrt(np.mean(x * x, axis=1, keepdims=True) + EPSILON)
     h = r * x
 
@@ -165,7 +165,7 @@ def norm_backward(dn, x, gamma):
 
 
 def combine(value, *parts):
-    """A function of estimates: `parts` are (its derivative, estimate)."""
+    """A function of estimates. parts: (its derivative, estimate)."""
     worst = sum(np.abs(d) * e.worst for d, e in parts) if all(np.isfinite(e.worst).all() for _, e in parts) else np.inf
     return Estimate(value, worst, sum(d**2 * e.variance for d, e in parts), max(e.shift for _, e in parts)).rounded()
 
@@ -182,7 +182,7 @@ def linear_backward(recipe, dy, x, w, shift=0.0):
 
 
 def estimate(kind, recipe, golden, fused_amax=True):
-    """Every result of the module; `fused_amax` where their activation's amax is not that of what is cast."""
+    """Every result of the module. fused_amax: their activation's amax is not that of the tensor that is cast."""
     x, dy = Estimate(golden["x"]), Estimate(golden["dy"])
     result, n = {}, x
     if kind != "Linear":
@@ -227,14 +227,14 @@ def estimate(kind, recipe, golden, fused_amax=True):
 
 
 def compare(claim, ours, theirs, bound):
-    """Prints how many elements are the same, and the largest difference over its bound."""
+    """Prints the number of equal elements, and the largest difference divided by its bound."""
     equal, a, b = (
         np.count_nonzero(ours == theirs),
         from_bf16(ours).astype(np.float64),
         from_bf16(theirs).astype(np.float64),
     )
     if np.isfinite(bound.worst).all():
-        # In the binade above, one ulp is two of those below.
+        # In a larger binade, one ulp is two of those below.
         ratio, kind = (
             np.max(np.abs(a - b) / (bound.worst + ulp(np.maximum(np.abs(a), np.abs(b))) - ulp(bound.value))),
             "element",

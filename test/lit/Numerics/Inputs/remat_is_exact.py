@@ -1,8 +1,8 @@
-"""Recomputing instead of holding changes no bit of any result, and holds less.
+"""Recomputing values instead of saving them changes no bit of any result, and reduces the memory of saved values.
 
-The gradients of a block and of a decoder layer, and three steps of two models, under every recipe and override, with every policy of `remat`. That
-the programs differ is checked too: a norm, an activation or a GEMM is there twice, and nothing is measured again.
-The memory plan says what is saved: a policy must lower it, and `everything` must lower the arena.
+The gradients of a block and of a decoder layer, and three steps of two models, are computed under every recipe and override, with
+every policy of `remat`. The test checks that the programs differ: a norm, an activation or a GEMM is repeated, and no amax is
+measured again. In the memory plan, a policy must reduce the bytes of saved values, and `everything` must reduce the arena.
 """
 
 import json
@@ -26,7 +26,7 @@ def with_one_entry(path):
 MLP, STEPS = INPUTS / "mlp.mlir", 3
 LLAMA = pathlib.Path(sys.argv[3])
 TRAIN, BYTE_LM = with_one_entry(INPUTS / "train.mlir"), with_one_entry(pathlib.Path(sys.argv[2]))
-#: What each policy repeats, and the most its budget lets be held of train.mlir.
+#: The ops that each policy repeats, and the most bytes of train.mlir that its budget permits to save.
 POLICIES = {
     "everything": {"rms_norm", "activation", "matmul"},
     "ops:rms_norm,activation": {"rms_norm", "activation"},
@@ -37,7 +37,7 @@ VARIANTS = ("fuse=false", "transpose-policy=eager")
 
 
 def plan(module, mode):
-    """(arena, bytes held for the backward) of the step in `module`."""
+    """(Arena, bytes saved for the backward) of the step in `module`."""
     report = subprocess.run(
         ["te-opt", str(module), f"--te-training-pipeline={mode}", "--te-report=memory", "--te-report-format=json"],
         capture_output=True,
@@ -49,7 +49,7 @@ def plan(module, mode):
 
 
 def counts(module, mode):
-    """How often each kind of op is in the step after the quantise phase."""
+    """The number of ops of each kind in the step after the quantise phase."""
     step = compile_to(module, "quantize", mode).rsplit("func.func", 1)[1]
     kinds = {
         "matmul": r"te\.(scaled_)?matmul",
@@ -64,7 +64,7 @@ def counts(module, mode):
 
 
 def language_model(rng):
-    """Initial state and batches of byte_lm, by the types of its arguments."""
+    """The initial states and batches of byte_lm, from the types of its arguments."""
     text = BYTE_LM.read_text()
     arrays = {}
     types = dict(re.findall(r"^!(\w+) = tensor<([\dx]+)xf32>", text, re.M))
@@ -81,7 +81,7 @@ def language_model(rng):
 
 
 def decoder_layer(rng):
-    """Arguments of llama_layer, by their types; gradients of its results are ones."""
+    """The arguments of llama_layer, from their types. Cotangents of its results are ones."""
     shapes = re.findall(r'tensor<([\dx]+)x(bf16|f32|i32)> \{te.name = "(\w+)"', LLAMA.read_text().split("->")[0])
     arrays = {}
     for text, element, name in shapes:

@@ -1,11 +1,11 @@
-"""A step captured once and replayed, against the same step run, by the digest of every result after every step.
+"""A step that is captured once and replayed has the bits of the same step run each time: digests of all results are compared.
 
     replay.py FOLDER [--backend=cuda] [--replays=1000] [--modes=TEXT]
 
-Dense layers and a mixture of experts, in every recipe and override. All inputs change in every step, masters of weights too; a
-random flag says which steps keep their casts and go on with their gradients. Where it does, what is kept must not change; where
-it does not, it must be what a step without any flag makes. With --backend=cuda, FOLDER takes some 500 MB for 1000 replays, te-run
-has to be in PATH, and a mode that the GPU has no kernels for is named, and no failure.
+Dense layers and a mixture of experts run with every recipe and override. All inputs change in every step, including master weights.
+A random flag selects the steps that reuse casts and add to gradients. In these steps, cached casts must not change; in others, they
+must be those of a step without the flag. With --backend=cuda, FOLDER needs about 500 MB for 1,000 replays, and te-run has to be in
+PATH; a mode without kernels on the GPU is printed, and is not a failure.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from harness import PARSER, expect, finish, forget_last_run, modes, refusals, ru
 parser = argparse.ArgumentParser(parents=[PARSER])
 parser.add_argument("--replays", type=int, default=1000)
 N = parser.parse_args().replays
-#: Rows, columns, hidden columns; experts, and how many a token goes to.
+#: Rows, columns, hidden columns; experts, and experts of each token.
 M, C, H, E, K = 128, 64, 64, 4, 2
 ROWS = M * K + E * 128
 
@@ -58,7 +58,7 @@ PROGRAMS = {
 
 rng = np.random.default_rng(29)
 flags = rng.integers(0, 2, N).astype(np.float32)
-# Both kinds, a run of each, and what is neither.
+# Steps with each value of the flag, runs of both, and values other than 0 and 1.
 flags[:8] = [0, 1, 1, 0, 0, 2, 1, np.nan]
 
 
@@ -114,7 +114,7 @@ def check(name, mode):
         for key in measured:
             expect((replayed[key][keeps] == replayed[key][keeps - 1]).all(), f"{claim}: '{key}' stays under the flag")
             expect(len(set(replayed[key])) > 1 or key.endswith(".scale"), f"{claim}: '{key}' moves without it")
-        return  # Casts depend on the steps before them.
+        return  # Casts depend on earlier steps.
     fresh = steps(True, feed | {"skip_weight_update.steps": np.zeros_like(flags)})
     casts = np.flatnonzero(flags != 1)
     for key in [*kept, *(f"grad.{weight}" for weight in weights)]:

@@ -1,6 +1,6 @@
 """Launches one kernel of libte_runtime through its C ABI, as a compiled step would.
 
-Signatures come from te_runtime_kernels.inc and enumerators from te_runtime_types.h, so a row that changes is seen here.
+Signatures are read from te_runtime_kernels.inc and enumerators from te_runtime_types.h, so changes of rows take effect here.
 """
 
 import ctypes
@@ -30,7 +30,7 @@ def _rows():
     return rows
 
 
-#: kernel -> (parameters and their C types, buffers and their kinds)
+#: kernel -> (parameters with their C types, buffers with their kinds)
 KERNELS = _rows()
 _LOAD = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 _STEP = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p))

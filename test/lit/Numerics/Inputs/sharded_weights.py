@@ -1,13 +1,13 @@
 """Weights that are sharded over a group of ranks have the bits of one process that has all of them.
 
-Each rank has tokens of its own and a run of the rows of the weight, which the step gathers (te.all_gather) where a layer reads
-it. One process computes the layer of every rank with the whole weight; equal to the last bit are y and dx of each rank and the
-bytes and scales of every cast that a product reads. The gradient of a shard is the sum over ranks of the one process's
-gradients, in f32 in the order of ranks: rounded once where the weight is bf16, not at all where it is an f32 master.
-Uneven shards end within a rank; of empty ones, the last rank has nothing but padding. Rows differ in size, so that an amax of one
-shard does not stand for all. Flat ones are cut within rows and blocks: TransformerEngine's quantize_master_weights.
+Each rank has its own tokens and some rows of the weight, which the step gathers (te.all_gather) for each layer. A single process
+computes the layer of every rank with the whole weight. y and dx of each rank, and the bytes and scales of every cast that a GEMM
+reads, have the same bits. The gradient of a shard is the sum over ranks of the single process's gradients, in f32 in the order of
+ranks. It is rounded once if the weight is bf16, and not at all if it is an f32 master weight. With uneven shards, the rows end
+within a shard; with empty ones, the last rank has only padding. Rows have different magnitudes, so that the amax of one shard is
+not that of the weight. Flat shards are cut within rows and blocks, as by TransformerEngine's quantize_master_weights.
 
-Layers of all recipes that take one pipeline are one program, so that processes, which on a GPU take seconds, are started few times.
+All recipes with the same pipeline options are layers of one program, because starting a process on a GPU takes seconds.
 """
 
 import numpy as np
@@ -20,14 +20,14 @@ SPLIT = "te.sharding = [#te.shard<axis = 0, group = 0>]"
 
 
 def shards_of(whole, ranks, shard):
-    """Runs of `shard` rows, zeros behind the end."""
+    """Shards of `shard` rows, with zeros after the end."""
     padded = np.zeros((ranks * shard, *whole.shape[1:]), whole.dtype)
     padded[: len(whole)] = whole
     return parts(padded, ranks, 0)
 
 
 class Layer:
-    """A layer on `shard` rows of the `rows` of a weight; where `flat`, on `shard` elements. One of many in a program."""
+    """A layer with a shard of `shard` rows of the weight's `rows` or, if `flat`, of `shard` elements."""
 
     def __init__(self, recipe, override, ranks, rows, shard, master=False, flat=False, cols=K):
         self.recipe, self.ranks, self.rows, self.shard, self.cols = recipe, ranks, rows, shard, cols
@@ -40,7 +40,7 @@ class Layer:
         )
         rng = np.random.default_rng([ranks, rows, cols, self.master, flat])
         w = normal(rng, rows, cols, scale=0.1)
-        if self.master:  # not on the grid of bf16
+        if self.master:  # values that bf16 cannot represent
             w = (from_bf16(w) * (1 + rng.uniform(-1, 1, w.shape) * 2.0**-10)).astype(np.float32)
         self.w = w
         self.x = [normal(rng, M, cols) for _ in range(ranks)]
@@ -50,7 +50,7 @@ class Layer:
         return shards_of(whole.reshape(-1) if self.flat else whole, self.ranks, self.shard)
 
     def of_rank(self, i):
-        """Arguments, body and result of one rank's program, as the layer `i` of it."""
+        """The arguments, the body and the results of one rank's program, as layer `i`."""
         kind, whole = "f32" if self.master else "bf16", tensor(self.rows, self.cols)
         part = (
             (lambda element: f"tensor<{self.shard}x{element}>")
@@ -74,7 +74,7 @@ class Layer:
         return arguments, body, f'{y} {{te.name = "y{i}", {SPLIT}}}', y
 
     def alone(self, i):
-        """The same of one process, which has the layers of all ranks."""
+        """The same for a single process, which has the layers of all ranks."""
         arguments, body, results, types = [], "", [], []
         x, w, y = tensor(M, self.cols), tensor(self.rows, self.cols), tensor(M, self.rows)
         for r in range(self.ranks):
@@ -88,7 +88,7 @@ class Layer:
 
 
 def program(parts, values, groups):
-    """A function of layers, each of a recipe of its own."""
+    """A function of layers, each with its own recipe."""
     arguments, bodies, results, types = zip(*parts)
     return f"""
 module{groups} {{
@@ -99,7 +99,7 @@ module{groups} {{
 
 
 def check(layers, options, more=""):
-    """All of `layers`, of as many ranks each, in one program: a process is started once for all of them."""
+    """Tests all `layers`, which have the same number of ranks, in one program, so that processes start once."""
     ranks = layers[0].ranks
     numbered = list(enumerate(layers))
     text = program(
@@ -124,7 +124,7 @@ def check(layers, options, more=""):
         )
 
     wanted = alone(numbered, f"{options} expose-casts=true")
-    # Of masters without rounding: as one process adds them up over micro-batches.
+    # For master weights without rounding, as one process accumulates over micro-batches.
     masters = [(i, layer) for i, layer in numbered if layer.master]
     unrounded = alone(masters, f"{options} main-grad=true") if masters else {}
     for i, layer in numbered:
@@ -148,7 +148,7 @@ def check(layers, options, more=""):
 
 
 def check_kept(layers, options):
-    """Under the flag of micro-batches the cast of a shard stays what it was, whatever became of the master."""
+    """If the flag of micro-batches is set, the cast of a shard does not change, even if the master weight does."""
     ranks = layers[0].ranks
     text = program(
         [layer.of_rank(i) for i, layer in enumerate(layers)],
@@ -184,7 +184,7 @@ def check_kept(layers, options):
 
 
 def check_optimizer(recipe, options, ranks, rows, shard, update):
-    """A step on f32 masters: the shard moves as its rows of the whole do, and padding stays zeros."""
+    """A step on f32 master weights updates the shard like its rows of the whole weight; padding stays zero."""
     rng = np.random.default_rng(11)
     w = (from_bf16(normal(rng, rows, K, scale=0.1)) * 1.001).astype(np.float32)
     x = [normal(rng, M, K) for _ in range(ranks)]
@@ -233,7 +233,7 @@ module attributes {{te.recipe = #te.recipe<{recipe}>{groups}}} {{
     claim = f"{recipe} {update}, {rows} rows in shards of {shard} over {ranks}"
     gradient = np.concatenate([found[r]["g"] for r in range(ranks)])
     expect(np.any(gradient[:rows] != 0) and not np.any(gradient[rows:]), f"{claim}: no gradient of padding")
-    # The whole weight, moved by the same gradient.
+    # The whole weight, updated with the same gradient.
     updated = (
         "%p, %m1, %v1 = te.adamw %w, %g, %m, %v lr %lr step %one {weight_decay = 0.1 : f32}"
         if update == "adamw"
@@ -257,7 +257,10 @@ module {{
 
 
 def sharded_within_tensor_parallel(recipe, options):
-    """A 2 x 2 mesh: rows of a column-parallel weight over tp, and those again over dp. An amax is of one tp part, over dp."""
+    """A 2 x 2 mesh: rows of a column-parallel weight over tp, and those over dp.
+
+    The amax of a tp part is reduced over dp.
+    """
     rng = np.random.default_rng(3)
     rows = 128
     split = "[#te.shard<axis = 0, group = 0>, #te.shard<axis = 0, group = 1>]"
@@ -296,7 +299,7 @@ module attributes {{te.recipe = #te.recipe<{recipe}>, te.groups = [#te.group<id 
 
 
 MOST = max(RANKS)
-layers = {}  # of one program: by the options of the pipeline and the number of ranks
+layers = {}  # layers of one program, by pipeline options and number of ranks
 for recipe, options, overrides in CASES:
     block = {"float8_block_scaling": 128, "mxfp8_block_scaling": 32}.get(recipe, 16)
 
@@ -305,15 +308,15 @@ for recipe, options, overrides in CASES:
 
     for override in overrides:
         add(override, 2, 2 * 128, 128)
-    # Of four ranks, ends in the third of the shards, and the fourth is empty.
+    # With four ranks, the rows end in the third shard, and the fourth is empty.
     rows, shard = (2 * 128 + 128, 128) if block == 128 else (2 * 64 + 32, 64)
     shard *= 1 if MOST >= 4 else 2
     ranks = min(MOST, 4)
     add("none", ranks, rows, shard)
     add(overrides[-1], ranks, rows, shard, master=True)
     add("none", 2, rows, rows // 2 // block * block + block, more=" remat=everything")
-    # Cut within rows and blocks; the last rank has nothing, or nearly so; blocks cut at the end of rows, too. Of FP4 that is two
-    # elements a byte; an odd number is gathered in bf16.
+    # The shards are cut within rows and blocks. The last rank has no elements, or few; blocks at the end of rows are
+    # cut, too. In FP4, a byte has two elements, so an odd number of elements is gathered in bf16.
     even = int(recipe.startswith("nvfp4"))
     add("none", ranks, rows, rows * K // ranks + 77 + even, flat=True)
     add(overrides[-1], ranks, rows, rows * K // (ranks - 1) + (5 + even if ranks > 2 else 0), flat=True)
@@ -341,7 +344,7 @@ for name, options, _ in CASES:
         )
 for (options, more, _), some in layers.items():
     later(check, some, options, more)
-kept = {}  # by the options of the pipeline
+kept = {}  # by pipeline options
 for recipe, options, _ in CASES:
     if recipe != "high_precision":
         kept.setdefault(options, []).append(

@@ -1,13 +1,12 @@
-"""Parallel layers over several processes have the bits of one process that is given what they gather.
+"""Parallel layers on several processes have the bits of a single process with the gathered tensors.
 
-Each case is one te.linear over P ranks. One process computes, for every rank, the layer on that rank's weights and on the whole of
-what the ranks gather, as a layer of its own; what has to be equal to the last bit: y and dw of each rank, and the casts of what
-is gathered. Sums over ranks (y of row, dx of column) are added here from the one process's summands, in f32 in the order of
-ranks, and rounded once, as the reference backend adds. Weights of ranks differ in size, so that nothing fits by chance, and
-rows do too, so that an amax which is not of the group would show.
+Each case is one te.linear over P ranks. A single process computes the layer of each rank, with that rank's weights and the gathered
+input. y and dw of each rank, and the casts of gathered tensors, must have the same bits. The test itself adds sums over ranks (y of
+row, dx of column) from the single process's summands, in f32 in the order of ranks, and rounds once, as the reference backend does.
+The weights and the rows have different magnitudes, so that a wrong weight, or an amax that is not reduced, changes the result.
 
-On cuda (`--backend=cuda`) the same holds, as all products are too small to be tuned: one shape has one algorithm. Only sums over more
-than two ranks are NCCL's, within (R-1)u / (1-(R-1)u) of the sum of magnitudes. There a run that fails is a claim that fails.
+With --backend=cuda the same holds, because all GEMMs are too small to be tuned, so one shape has one algorithm. Only sums over more
+than two ranks are in NCCL's order, within (R-1)u / (1-(R-1)u) of the sum of magnitudes. A run that fails is a failed claim there.
 
     tensor_parallel.py FOLDER [RECIPE...] [--backend=cuda] [--launcher=mpirun|torchrun|srun] [--ranks=2,4] [--jobs=N]
 """
@@ -20,7 +19,7 @@ M, N, K = 256, 128, 128
 
 
 def parallel_module(recipe, ranks, mode, sequence, group=0, groups=None):
-    """One rank's layer: `mode` is column or row."""
+    """One rank's layer. mode: column or row."""
     column = mode == "column"
     x = (M // ranks if column and sequence else M, K if column else K // ranks)
     w = (N // ranks, K) if column else (N, K // ranks)
@@ -82,12 +81,12 @@ def check(recipe, options, override, ranks, mode, sequence, remat=""):
             expect(same_sum(found[r]["grad.x"], summands), f"{claim}: 'grad.x' of rank {r}")
         else:
             expect(same_bytes(found[r]["grad.x"], wanted[f"grad.x{r}"]), f"{claim}: 'grad.x' of rank {r}")
-        # The bias of a column is a rank's own; else all have it, and one gradient.
+        # With column, the bias is that of a rank; with row, all ranks have it, and there is one gradient.
         expect(
             same_bytes(found[r]["grad.b"], wanted[f"grad.b{r}"] if column else found[0]["grad.b"]),
             f"{claim}: 'grad.b' of rank {r}",
         )
-        # What every rank multiplies, gathered or not.
+        # The tensor that every rank multiplies, gathered or not.
         names = [name for name in found[r] if name.startswith("cast.")]
         expect(recipe == "high_precision" or len(names) >= 4, f"{claim}: casts of rank {r}")
         for name in names:
@@ -109,7 +108,7 @@ for recipe, options, overrides in CASES:
     for ranks in RANKS:
         for mode in ("column", "row"):
             for sequence in (False, True):
-                # A GPU is lent for minutes.
+                # Time on a GPU is limited.
                 for override in overrides if BACKEND == "reference" or ranks == 2 else overrides[:1]:
                     later(check, recipe, options, override, ranks, mode, sequence)
                 if sequence:

@@ -1,7 +1,7 @@
-"""A run of 20 steps is what two runs of 10 are, and what a captured step replayed 20 times is: the same bytes.
+"""A run of 20 steps has the bytes of two runs of 10 steps, and of a captured step that is replayed 20 times.
 
-All state crosses between the two halves in the file that te-run writes, so a value that is carried anywhere else, or not
-carried, shows; ids, targets and learning rate change from step to step, so a step that is fed another step's shows too.
+All states pass from the first half to the second in the file that te-run writes, so a value that is missing there changes the
+result. Ids, targets and learning rate change in each step, so passing those of another step changes it, too.
 """
 
 import numpy as np
@@ -21,7 +21,7 @@ losses = {}
 for mode in ALL_MODES:
     whole = step(state | feed, mode, STEPS)
     half = step(state | first, mode, HALF)
-    # Some recipes add state of their own.
+    # Some recipes add states.
     carried = {name: value for name, value in half.items() if not name.startswith("loss")}
     rest = step(carried | second, mode, HALF)
     expect_same(rest, whole, ["loss", *carried], f"{mode}: two runs of {HALF} steps equal one of {STEPS}")
@@ -33,7 +33,7 @@ for mode in ALL_MODES:
     expect(whole["t"] == STEPS + 1, f"{mode}: the counter counted every step")
     for name in state:
         expect(whole[name].tobytes() != state[name].tobytes(), f"{mode}: '{name}' moved")
-    # Two batches are learnt by heart: the loss falls, whatever the recipe.
+    # Two batches are repeated, so the loss decreases with every recipe.
     expect(
         losses[mode][-1] < 0.8 * losses[mode][0],
         f"{mode}: the loss falls, from {losses[mode][0]} to {losses[mode][-1]}",
@@ -44,13 +44,14 @@ def distinct(modes):
     return len({losses[mode].tobytes() for mode in modes}) == len(modes)
 
 
-# Powers of two scale 32 or 128 columns alike where nothing underflows, so overrides are compared recipe by recipe.
+# With powers of two, 32 and 128 columns are scaled alike unless values underflow, so overrides are compared for each
+# recipe.
 for recipe in {mode.split()[0] for mode in ALL_MODES}:
     expect(
         distinct([mode for mode in ALL_MODES if mode.split()[0] == recipe]),
         f"{recipe}: every override has losses of its own",
     )
-# With this seed something does underflow, so mxfp8 and block scaling differ too.
+# With this seed some values underflow, so mxfp8 and block scaling differ, too.
 expect(
     distinct([mode for mode in ALL_MODES if mode.split()[1:2] in ([], ["backward-override=none"])]),
     "every recipe has losses of its own",

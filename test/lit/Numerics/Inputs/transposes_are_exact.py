@@ -1,8 +1,8 @@
 """Transpose policies change no bit of any result.
 
-Three micro-batches over one set of weights, the gradients of a block, and training steps, under every recipe and override,
-with transposes made on demand, cached, eagerly and under budgets: what residuals take, and more or less for columns. Two policies that give one program need one run; how many
-transposes the micro-batches have is claimed, or nothing would be compared.
+Three micro-batches with one set of weights, the gradients of a block, and training steps run under every recipe and override, with
+every policy. The budgets are the bytes of residuals, plus more or fewer bytes for columns. Policies that give the same program run
+once. The number of transposes is checked, so that the programs do differ.
 """
 
 import os
@@ -15,14 +15,14 @@ from models import mlp_arrays, train_arrays
 
 MICRO, MLP, TRAIN = (INPUTS / f"{name}.mlir" for name in ("micro_batches", "mlp", "train"))
 SGD = INPUTS.parents[3] / "docs" / "examples" / "sgd.mlir"
-# Bytes of the columns of 'up', which is the larger of the two weights, in the recipes that transpose.
+# The bytes of the columns of 'up', the larger of the two weights, for recipes that transpose.
 SMALLEST = {
     "float8_current_scaling": 128 * 96 + 4,
     "float8_block_scaling": 128 * 96 + 1 * 4 * 4,
     "delayed_scaling": 128 * 96 + 4,
     "nvfp4_block_scaling": 128 * 96 // 2 + 128 * 8 + 4,
 }
-# Those and the columns of 'down' in any of them.
+# The same with the columns of 'down', for any of these recipes.
 BOTH = 2 * 128 * 96
 
 
@@ -44,7 +44,10 @@ def sgd_arrays(rng):
 
 
 def compare(module, entry, arrays, mode, policies, vjp=False, steps=1):
-    """Runs each distinct program of `policies` and compares it with the first. Returns transposes by policy."""
+    """Runs each distinct program of `policies` and compares it with the first.
+
+    Returns the number of transposes for each policy.
+    """
     transposes, results = {}, {}
     for policy in policies:
         options = f"{mode} transpose-policy={policy}"
@@ -58,7 +61,7 @@ def compare(module, entry, arrays, mode, policies, vjp=False, steps=1):
 
 
 def residual_bytes(module, mode):
-    """Bytes that a step saves for its backward, as its remark says."""
+    """The bytes that a step saves for its backward, from its remark."""
     done = subprocess.run(
         [
             "te-opt",

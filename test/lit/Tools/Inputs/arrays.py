@@ -1,4 +1,4 @@
-"""Makes and checks the arrays of te-run-arrays.test."""
+"""Creates and checks the arrays of te-run-arrays.test."""
 
 import pathlib
 import sys

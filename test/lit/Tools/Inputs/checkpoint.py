@@ -1,8 +1,8 @@
 """Makes and checks the files of te-run-checkpoint.test.
 
-checkpoint.py resume FILE.mlir FOLDER   one run, and the same in two parts
-checkpoint.py types FOLDER              reads the checkpoint by itself
-checkpoint.py damage FOLDER             wrong files, from a good one
+checkpoint.py resume FILE.mlir FOLDER   compares one run with the same run in two parts
+checkpoint.py types FOLDER              reads a checkpoint without te_mlir
+checkpoint.py damage FOLDER             writes invalid files from a valid one
 """
 
 import json
@@ -21,7 +21,7 @@ RECIPES = [
     "mxfp8_block_scaling",
     "nvfp4_block_scaling",
 ]
-# The documented state of two linear layers, beside parameters and moments.
+# The documented states of two linear layers, besides parameters and moments.
 SLOTS = [f"{layer}.{role}" for layer in ("first", "second") for role in ("x", "w", "dy")]
 STATES = {
     "delayed_scaling": {f"{slot}.{part}" for slot in SLOTS for part in ("amax_history", "scale")},
@@ -31,7 +31,7 @@ COMMON = {"step", "w1", "w1.m", "w1.v", "w2", "w2.m", "w2.v"}
 
 
 def read(path):
-    """The format in five lines: header, metadata, and bytes by name."""
+    """Reads the format in five lines: header, metadata, and bytes by name."""
     contents = path.read_bytes()
     (size,) = struct.unpack("<Q", contents[:8])
     header = json.loads(contents[8 : 8 + size])
@@ -100,7 +100,7 @@ def resume(mlir, folder):
         assert set(data) == COMMON | STATES.get(recipe, set()), sorted(data)
         for name in data:
             assert data[name] == whole[name].tobytes(), (recipe, name)
-        # What the recipe remembers counts: without it, the run goes elsewhere.
+        # The recipe's states matter: without them, the run continues differently.
         if recipe in STATES:
             others = {
                 name: np.frombuffer(data, np.float32).reshape((64, 64) if len(data) > 4 else ())
@@ -152,7 +152,7 @@ def damage(folder):
     changed("shape", lambda copy: copy["w1"].update({"shape": [4096]}))
     changed("dtype", lambda copy: copy["w1"].update({"dtype": "I32"}))
 
-    # Only the weights, of another program.
+    # Only the weights, from another program.
     def weights(copy):
         for name in set(copy) - {"w1", "w2"}:
             del copy[name]

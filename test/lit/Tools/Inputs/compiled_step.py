@@ -1,8 +1,8 @@
-"""Loads what te-compile made with nothing but the runtime, and compares with te-run.
+"""Loads the output of te-compile with only the runtime, and compares its results with te-run.
 
     compiled_step.py FILE.mlir LIBTE_RUNTIME FOLDER
 
-The structs are written down here a second time, from the ABI's header.
+The structs are defined here again, as in the ABI's header.
 """
 
 import ctypes
@@ -60,7 +60,7 @@ def check(runtime, status):
 
 
 def run(runtime, path, pipeline, arrays):
-    """The results of the last step by name. On the reference backend device memory is memory."""
+    """The results of the last step by name. On the reference backend, device memory is host memory."""
     step = ctypes.CDLL(str(path))
     signature = Signature.in_dll(step, "te_module_signature")
     assert signature.magic == b"TERS" and signature.version == runtime.te_rt_version()
@@ -84,7 +84,7 @@ def run(runtime, path, pipeline, arrays):
             assert info.role == 1 and table[info.carried_input].name == info.name
             pointers[index] = pointers[info.carried_input]
             continue
-        # Aligned to 16 bytes by numpy; one element more, so that nothing is empty.
+        # Memory aligned to 16 bytes, from numpy. One more element, so that no array is empty.
         buffer = np.zeros(info.shape[: info.rank], TYPES[info.dtype])
         if info.role == 0 and info.name.decode() in arrays:
             buffer[...] = arrays[info.name.decode()]

@@ -1,4 +1,4 @@
-"""Makes and checks the arrays of te-run-delayed-scaling.test."""
+"""Creates and checks the arrays of te-run-delayed-scaling.test."""
 
 import pathlib
 import sys
@@ -11,7 +11,7 @@ base = np.random.default_rng(0).integers(-4, 5, (16, 32)).astype(np.float32)
 with np.errstate(invalid="ignore"):
     x = factors[:, None, None] * base
 x = np.where(np.isnan(x), np.float32(0), x)  # 0 * inf
-x[5, 0, 0] = np.nan  # dropped by the amax
+x[5, 0, 0] = np.nan  # the amax ignores it
 
 if command == "make":
     np.savez(
@@ -46,7 +46,7 @@ elif command == "check":
     np.testing.assert_array_equal(found["x.scale"], scale)
     np.testing.assert_array_equal(found["x.amax_history"], np.array([0] + window[1:], np.float32))
     assert len(set(used)) > 4, used
-    # A run in two parts, with the state in a file between them, ends the same.
+    # A run in two parts, which passes the state in a file, ends with the same state.
     parts = np.load(folder / "end.npz")
     for name in ("y", "x.scale", "x.amax_history"):
         np.testing.assert_array_equal(found[name], parts[name])

@@ -1,4 +1,4 @@
-"""Makes and checks the arrays of te-run-check-finite.test."""
+"""Creates and checks the arrays of te-run-check-finite.test."""
 
 import pathlib
 import sys
@@ -13,7 +13,7 @@ if command == "make":
     tens[1, 3] = np.nan
     tens[2, 5] = -np.inf
     np.savez(folder / "bad.npz", x=tens)
-    # bf16 in 16 bits. 480 is above what E4M3 holds, the first step scales by 1.
+    # bf16 as uint16. 480 is larger than E4M3's maximum, and the first step's scale is 1.
     x = np.ones((3, 32, 16), np.float32)
     x[0, :2, 4], x[1, 7, 7], x[2, 1, 1] = 480, 600, np.inf
     w = np.ones((16, 16), np.float32)

@@ -1,4 +1,4 @@
-"""Every option of an error that lists them stands in each of some texts: options.py ERROR TEXT..."""
+"""Checks that several texts have every option that an error lists: options.py ERROR TEXT..."""
 
 import pathlib
 import re

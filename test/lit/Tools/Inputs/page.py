@@ -1,4 +1,4 @@
-"""Reads what te-translate writes: an HTML page or JSON, by the file's ending."""
+"""Reads the output of te-translate: an HTML page or JSON, by the file's extension."""
 
 import html.parser
 import json
@@ -9,7 +9,7 @@ path = pathlib.Path(sys.argv[1])
 
 
 class Reader(html.parser.HTMLParser):
-    # Elements that HTML closes by itself.
+    # Elements that have no end tag in HTML.
     OPEN = {"meta", "tr", "td", "th"}
 
     def __init__(self):

@@ -1,4 +1,4 @@
-"""Checks a trace of te-run as a viewer reads it, and prints it without times."""
+"""Checks that a trace of te-run can be displayed, and prints it without times."""
 
 import json
 import os
@@ -27,6 +27,6 @@ for event in tracks["launch"]:
     )
 step = tracks["host"][-1]
 first, last = tracks["launch"][0], tracks["launch"][-1]
-# A float of milliseconds is 1e-7 of itself off; a microsecond is plenty here.
+# A float of milliseconds has a relative error of 1e-7; the tolerance is a microsecond.
 assert step["ts"] - 1 <= first["ts"] and last["ts"] + last["dur"] <= step["ts"] + step["dur"] + 1
 print("inside", step["name"])

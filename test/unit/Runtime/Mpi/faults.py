@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""faults.py --size=N te-group-fault: what the others do when a process fails.
+"""faults.py --size=N te-group-fault: tests that the other processes stop if one fails.
 
-For each fault: the job ends within the time limit plus five seconds and not
-with 0, the ranks that waited say for whom, and no process is left behind.
+For each fault, the job exits with an error within the time limit plus five
+seconds, the ranks that waited name the rank that failed, and no process remains.
 """
 
 import argparse
@@ -23,7 +23,7 @@ parser.add_argument("program")
 arguments = parser.parse_args()
 last = arguments.size - 1
 
-# What the ranks that wait say; None where the launcher ends the job before.
+# The messages of the ranks that wait; None if the launcher ends the job first.
 LATE = rf"status 6: .*: rank {last} did not come in time \({TIMEOUT_S}000 ms\)"
 FAULTS = {
     "none": "",
@@ -36,7 +36,7 @@ FAULTS = {
 }
 
 
-# The processes of this run have it on their command lines, and no others.
+# Only the processes of this run have this text on their command lines.
 TOKEN = f"faults-{os.getpid()}"
 
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """launch.py [--launcher=NAME] --size=N PROGRAM ARGUMENTS...: runs PROGRAM in N processes.
 
-Tests run as root in containers and on machines with fewer cores than
-processes; both need a word to mpirun. `torchrun` and `srun` are the variables
-that these set: processes are started with them, and neither is needed.
+Tests run as root in containers, and on machines with fewer cores than
+processes; both need an option of mpirun. For `torchrun` and `srun`, processes are
+started with the environment variables that these set; neither has to be installed.
 """
 
 import argparse
@@ -24,7 +24,7 @@ def command(size, program):
 
 
 def environment():
-    # Processes of one host need no network: no component looks for one.
+    # Processes of one host do not need a network, so no component searches for one.
     return {
         **os.environ,
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
@@ -36,7 +36,7 @@ def environment():
 
 
 def variables(launcher, rank, size, port, job):
-    """What a launcher sets for one of the processes of this host."""
+    """The variables that a launcher sets for one of the processes of this host."""
     place = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
     if launcher == "torchrun":
         return place | {
@@ -63,7 +63,7 @@ def free_port():
 
 
 class Job:
-    """Processes with a launcher's variables, one for each of `commands`; their output, as of one."""
+    """Runs processes with a launcher's variables, one for each of `commands`. Returns their combined output."""
 
     def __init__(self, launcher, commands):
         name, port = f"{os.getpid()}-{next(_jobs)}", free_port()
@@ -79,7 +79,7 @@ class Job:
         ]
 
     def wait(self, seconds):
-        """Exit codes and outputs; what did not end in time is killed and has the code None."""
+        """Returns exit codes and outputs. A process that does not end in time is killed, and its code is None."""
         deadline = time.monotonic() + seconds
         codes, texts = [], []
         for process in self.processes:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""run_faults.py FOLDER --size=N [--launcher=mpirun|torchrun] [--backend=NAME]: te-run, when one of its processes fails.
+"""run_faults.py FOLDER --size=N [--launcher=mpirun|torchrun] [--backend=NAME]: te-run if one of its processes fails.
 
-N processes run steps with a collective forever; then the last one is killed, or stopped. The others end within the time limit plus
-five seconds, not with 0, say whom they miss and in which collective, and leave no process behind.
+N processes run steps with a collective, until the last one is killed or stopped. The others exit with an error within the time limit
+plus five seconds, name the missing rank and the collective, and leave no process running.
 """
 
 import argparse
@@ -34,7 +34,7 @@ parser.add_argument("--launcher", choices=("mpirun", "torchrun"), default="mpiru
 parser.add_argument("--backend", default="reference")
 options = parser.parse_args()
 options.folder.mkdir(parents=True, exist_ok=True)
-# The processes of this run have it on their command lines, and no others.
+# Only the processes of this run have this text on their command lines.
 token = f"run-faults-{os.getpid()}"
 module = options.folder / f"{token}.mlir"
 module.write_text(MODULE.format(size=options.size))
@@ -51,7 +51,7 @@ last = options.size - 1
 
 
 def processes():
-    """Numbers of the processes of te-run, by rank."""
+    """The process ids of te-run, by rank."""
     found = {}
     for number in subprocess.run(
         ["pgrep", "-f", f"^te-run .*{token}"], capture_output=True, text=True, check=False
@@ -89,7 +89,7 @@ for fault, number in (("killed", signal.SIGKILL), ("stopped", signal.SIGSTOP)):
     path = options.folder / f"{options.launcher}.{fault}.txt"
     with open(path, "w") as log:
         started = start(log)
-        # Its first lines say that steps are running.
+        # Its first lines show that steps are running.
         deadline = time.monotonic() + 60
         while "step " not in path.read_text() and time.monotonic() < deadline and started[0].poll() is None:
             time.sleep(0.1)
@@ -102,7 +102,7 @@ for fault, number in (("killed", signal.SIGKILL), ("stopped", signal.SIGSTOP)):
             continue
         begin = time.monotonic()
         os.kill(victim, number)
-        # The launcher, or all but the victim.
+        # The launcher, or all processes except the victim.
         others = started if options.launcher == "mpirun" else started[:last]
         late = False
         for process in others:
@@ -113,7 +113,7 @@ for fault, number in (("killed", signal.SIGKILL), ("stopped", signal.SIGSTOP)):
         seconds = time.monotonic() - begin
         time.sleep(0.3)
         left = [pid for rank, pid in processes().items() if rank != last or options.launcher == "mpirun"]
-        # What a launcher would end.
+        # The processes that a launcher would end.
         for pid in processes().values():
             os.kill(pid, signal.SIGKILL)
         for process in started:
@@ -131,12 +131,13 @@ for fault, number in (("killed", signal.SIGKILL), ("stopped", signal.SIGSTOP)):
         problems.append(f"{fault}: expected exit codes other than 0, but got {codes}")
     if left:
         problems.append(f"{fault}: processes {left} are left behind")
-    # mpirun ends the job of a process that is killed, before the others can say anything.
+    # If a process is killed, mpirun ends the job before the others can print anything.
     if (fault, options.launcher) != ("killed", "mpirun") and not re.search(
         rf"rank {last} (did not come|has closed)", said
     ):
         problems.append(f"{fault}: expected 'rank {last}' to be missed in: {said}")
-    # Where: the op, its place in the user's file and the group. Who dies may be missed earlier, by the launcher or where steps end.
+    # The place is the op, its location in the user's file, and the group. A dead rank may be noticed earlier, by the
+    # launcher or at the end of a step.
     if fault == "stopped" and not re.search(
         rf"all_reduce_sum \(slot 0, 'y' at {re.escape(str(module))}:4:10\): group 0 \(rank \d of {options.size}\): ",
         said,

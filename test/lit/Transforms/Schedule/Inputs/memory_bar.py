@@ -2,10 +2,10 @@
 
 Usage: memory_bar.py STEP.mlir VJP
 
-A quantised step holds casts of its weights from the forward to the backward, and
-that is all it may need beyond the high-precision step: its arena must stay below
-that step's plus one FP8 byte per element of every weight. The scales of these
-casts are left out, which makes the bar stricter.
+A quantised step saves casts of its weights from the forward to the backward, which
+is all that it may need beyond the high-precision step. Its arena must be smaller
+than that step's plus one FP8 byte for each element of every weight. The scales of
+the casts are not added, which makes the limit stricter.
 """
 
 import json
@@ -19,7 +19,7 @@ CONFIGURATIONS = [("high_precision", "none")] + [(r, o) for r in RECIPES for o i
 
 
 def weight_cast_bytes(path):
-    """One byte per element of every argument marked te.weight."""
+    """One byte for each element of the arguments marked te.weight."""
     with open(path) as file:
         shapes = re.findall(r"tensor<(\d+)x(\d+)x\w+> \{[^}]*te\.weight", file.read())
     return sum(int(rows) * int(columns) for rows, columns in shapes)

@@ -1,4 +1,4 @@
-"""The arena against what no arena can beat, for every example, recipe, override and transpose policy.
+"""Compares the arena with its lower bound, for every example, recipe, override and transpose policy.
 
 The lower bound is the most bytes alive at one launch. Prints the worst ratio of each program, and FAILED above 1.03.
 """
@@ -66,7 +66,7 @@ failed = count = 0
 for program, options in PROGRAMS:
     worst = (1.0, "any")
     for mode in MODES:
-        # Its weight has 16 rows, which MXFP8 does not take.
+        # Its weight has 16 rows, which MXFP8 does not support.
         if program.name == "sgd.mlir" and "mxfp8" in mode:
             continue
         for policy in POLICIES:

@@ -1,9 +1,9 @@
-"""The smallest budget that an error names is the smallest that works: it is enough, and one byte less is not.
+"""The smallest budget that an error names is sufficient, and one byte less is not.
 
     smallest_budget.py EXAMPLES     needs te-opt in PATH
 
-For the arena (`memory-budget`), what is held for the backward (`remat=budget:`) and that together with columns of weights
-(`transpose-policy=budget`), every example that can be differentiated, and recipes that hold different things.
+The budgets are those of the arena (`memory-budget`), of values saved for the backward (`remat=budget:`), and of these with columns
+of weights (`transpose-policy=budget`). Every example that can be differentiated is tested, with recipes that save different values.
 """
 
 import pathlib
@@ -38,7 +38,7 @@ def compile(path, options, *more):
 
 for path in sorted(pathlib.Path(sys.argv[1]).glob("*.mlir")):
     text = path.read_text()
-    # Others are steps as they are, or programs that show an error.
+    # The others are steps without vjp, or programs with an error.
     if "te.vjp" in text or path.stem in ("overflow", "double_amax", "stages", "sgd", "tensor_parallel"):
         continue
     entry = re.search(r"func\.func @(\w+)", text)[1]
@@ -48,7 +48,7 @@ for path in sorted(pathlib.Path(sys.argv[1]).glob("*.mlir")):
             first = compile(path, f"{step} {option.format(1)}")
             refused = SMALLEST.search(first.stderr)
             if not refused:
-                # Nothing is temporary, or all can be computed again from arguments.
+                # There are no temporaries, or all values can be recomputed from arguments.
                 expect(first.returncode == 0, f"{path.name}, {recipe}: {kind} of one byte")
                 continue
             smallest = int(refused[1])
