@@ -106,12 +106,19 @@ struct FormRegions final : te::impl::FormRegionsPassBase<FormRegions> {
 private:
   void form(Block &block);
   bool mayJoin(const Region &earlier, const Region &later, Operation *last);
+  ArrayRef<Operation *> usersOf(Value value) const {
+    auto found = users.find(value);
+    return found == users.end() ? ArrayRef<Operation *>() : found->second;
+  }
   void replace(const Region &region);
 
   static Interface interfaceOf(const Region &region);
 
   size_t mostInputs = 0, mostOutputs = 0;
   DenseMap<Operation *, unsigned> positions;
+  /// The ops of the block that use each value, in program order. An op that
+  /// contains a user counts as the user.
+  DenseMap<Value, SmallVector<Operation *, 2>> users;
   /// For each position, the number of earlier ops that are launched: all except
   /// constants and views.
   SmallVector<unsigned> launchesBefore;
@@ -147,10 +154,15 @@ bool FormRegions::mayJoin(const Region &earlier, const Region &later,
   };
   const unsigned from = positions.lookup(earlier.back()),
                  to = positions.lookup(last);
+  // The scans of users end at the first op outside of the regions, so their
+  // length does not depend on the number of users.
   for (Operation *op : earlier)
-    for (Operation *user : op->getUsers())
-      if (isOutside(user) && positions.lookup(user) < to)
+    for (Operation *user : usersOf(op->getResult(0))) {
+      if (positions.lookup(user) >= to)
+        break;
+      if (isOutside(user))
         return false;
+    }
 
   unsigned between = launchesBefore[to] - launchesBefore[from] - 1;
   for (Operation *op : later)
@@ -161,16 +173,21 @@ bool FormRegions::mayJoin(const Region &earlier, const Region &later,
     Interface interface = interfaceOf(earlier);
     int64_t held = 0, freed = 0;
     for (Value input : interface.inputs) {
-      bool isHeld = true;
-      for (Operation *user : input.getUsers()) {
-        const unsigned position = positions.lookup(user);
-        isHeld &= !isOutside(user) || position < to;
-        // An op in between may update this argument in place.
-        if (isa<BlockArgument>(input) && isOutside(user) && position > from &&
-            position < to)
+      ArrayRef<Operation *> readers = usersOf(input);
+      held += positions.lookup(readers.back()) <= to ? bytesOf(input) : 0;
+      if (!isa<BlockArgument>(input))
+        continue;
+      // An op in between may update this argument in place.
+      auto isBefore = [&](Operation *user) {
+        return positions.lookup(user) <= from;
+      };
+      for (Operation *user : llvm::make_range(
+               llvm::partition_point(readers, isBefore), readers.end())) {
+        if (positions.lookup(user) >= to)
+          break;
+        if (isOutside(user))
           return false;
       }
-      held += isHeld ? bytesOf(input) : 0;
     }
     for (Value output : interface.outputs)
       freed += bytesOf(output);
@@ -186,10 +203,16 @@ bool FormRegions::mayJoin(const Region &earlier, const Region &later,
 
 void FormRegions::form(Block &block) {
   positions.clear();
+  users.clear();
   launchesBefore.clear();
   unsigned launches = 0;
   for (Operation &op : block) {
     positions.try_emplace(&op, positions.size());
+    op.walk([&](Operation *nested) {
+      for (Value operand : nested->getOperands())
+        if (auto &known = users[operand]; known.empty() || known.back() != &op)
+          known.push_back(&op);
+    });
     launchesBefore.push_back(launches);
     launches += !isa<arith::ConstantOp>(op) &&
                 llvm::none_of(op.getResults(), [](Value result) {
