@@ -1,6 +1,7 @@
 //===- TestPasses.cpp - passes with a defect each -------------------------===//
 //
-// For te-opt-test, which is te-opt with these passes and is not installed.
+// Passes of te-opt-test, which is te-opt with these passes and is not
+// installed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -35,7 +36,7 @@ struct Reporting final : TestPass<Reporting> {
   }
 };
 
-/// Leaves a function without a terminator.
+/// Erases the terminator of a function.
 struct Breaking final : TestPass<Breaking> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(Breaking)
   StringRef getArgument() const override { return "test-breaking"; }
@@ -59,9 +60,9 @@ struct Faulting final : TestPass<Faulting> {
   }
 };
 
-/// Takes a flag out of a program that te-verify-capture has passed: that of a
-/// cached cast, which then casts in every micro-batch, or of a sum, which then
-/// never starts from zero.
+/// Removes a flag from a program that passed te-verify-capture: that of a
+/// cached cast, which then casts in every micro-batch, or that of a sum, which
+/// is then never set to zero.
 struct DropSkipFlag final : TestPass<DropSkipFlag> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(DropSkipFlag)
   DropSkipFlag() = default;
@@ -70,8 +71,8 @@ struct DropSkipFlag final : TestPass<DropSkipFlag> {
   void runOnOperation() override {
     int64_t number = 0;
     getOperation().walk([&](Operation *op) {
-      // So that the text can be compiled again, which a backward that reads a
-      // value that is held from before the residual cannot.
+      // Makes the text compilable again. A backward that reads a saved value
+      // from before its residual is not.
       if (auto residual = dyn_cast<te::ResidualOp>(op))
         residual.getValue().replaceUsesWithIf(
             residual.getHeld(), [&](OpOperand &use) {

@@ -98,7 +98,7 @@ TEST(Compiler, StepRunsAndDescribesItsArguments) {
 }
 
 // The cut between forward and backward: the first launch that reads the
-// cotangent comes after the last that writes the result.
+// cotangent is after the last one that writes the result.
 TEST(Compiler, UsesOfArgumentsPartForwardFromBackward) {
   te_compile_request request = requestOf(kLinear, "linear");
   request.vjp = 1;
@@ -117,7 +117,7 @@ TEST(Compiler, UsesOfArgumentsPartForwardFromBackward) {
   }
   EXPECT_GE(result.first, 0);
   EXPECT_LT(result.last, cotangent.first);
-  // The last of the list is grad.w.
+  // The last of the arguments is grad.w.
   EXPECT_GT(gradient.first, cotangent.first);
   EXPECT_LT(gradient.last, te_program_num_launches(program.program));
 
@@ -190,7 +190,7 @@ te_diagnostic diagnosticAt(int32_t index, const te_program *program = nullptr) {
   return diagnostic;
 }
 
-// One error for each axis, with the values that are in its text.
+// There is an error for each axis, whose fields have the values of its text.
 TEST(Compiler, DiagnosticsAreData) {
   te_compile_request request =
       requestOf("func.func @f(%x: tensor<32x24xbf16> {te.name = \"x\"},\n"
@@ -215,11 +215,12 @@ TEST(Compiler, DiagnosticsAreData) {
   EXPECT_EQ(std::string(said.message).find("expected the columns of 'w' in "),
             0u)
       << said.message;
-  // A program that is compiled afterwards changes nothing of it.
+  // Compiling another program does not change it.
   EXPECT_EQ(Program(requestOf(kDouble, "double")).status, TE_COMPILE_OK);
   EXPECT_EQ(te_compiler_num_diagnostics(), 1);
 
-  // An older host's struct is shorter; the memory after it does not change.
+  // The struct of an older host is shorter. The memory after it does not
+  // change.
   te_diagnostic shorter = {};
   shorter.struct_size = offsetof(te_diagnostic, size);
   shorter.size = -1;
@@ -279,8 +280,8 @@ TEST(Compiler, DiagnosticsHaveCodes) {
   EXPECT_STREQ(diagnosticAt(0).location, "-:1:13");
 }
 
-// As te_compiler_last_error: what one thread's compilation ended with is no
-// other thread's.
+// Like te_compiler_last_error, the result of a compilation belongs to its
+// thread.
 TEST(Compiler, DiagnosticsAreAThreadsOwn) {
   EXPECT_EQ(Program(requestOf(kDouble, "single")).status, TE_COMPILE_USAGE);
   std::thread([] {
@@ -356,7 +357,8 @@ TEST(Compiler, NullIsAnswered) {
   EXPECT_STREQ(te_compiler_last_error(), "'info' is null");
 }
 
-// An older host's request is shorter; what it does not know is zero.
+// The request of an older host is shorter. Fields that it does not know are
+// zero.
 TEST(Compiler, ShorterRequestsAreRead) {
   te_compile_request request = requestOf(kLinear, "linear");
   request.ir_only = 1;
@@ -366,7 +368,7 @@ TEST(Compiler, ShorterRequestsAreRead) {
   EXPECT_NE(te_program_module(program.program), nullptr);
 }
 
-/// The page is te-translate's; reports of the pipeline are not in it.
+/// The page is that of te-translate, without reports of the pipeline.
 TEST(Compiler, DrawsAStep) {
   te_compile_request request = requestOf(kLinear, "linear");
   request.picture = "html";

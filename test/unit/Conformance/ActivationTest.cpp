@@ -1,9 +1,8 @@
 //===- ActivationTest.cpp - every activation against its closed form ------===//
 //
-// Values and gradients in f64 from the formulas of Kernels.td.
-// Bounds are in units of u = 2^-24 and count roundings; exp and tanh are within
-// 2 ulp, so a sigmoid is within 6u and, its complement being a difference,
-// 1 - s within 7u.
+// Values and gradients are compared with f64 formulas from Kernels.td. Bounds
+// are in units of u = 2^-24 and count roundings. exp and tanh are within 2 ulp,
+// so a sigmoid s is within 6u, and the difference 1 - s within 7u.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,8 +21,8 @@ constexpr int32_t kTypes[] = {TE_RT_F32, TE_RT_BF16, TE_RT_F16};
 double normalCdf(double x) { return std::erfc(-x / std::sqrt(2.0)) / 2; }
 double sigmoid(double z) { return 1 / (1 + std::exp(-z)); }
 
-/// One activation. Comparisons are spelled as the contract has them, so that
-/// NaN goes the same way.
+/// One activation. Comparisons are written as in the contract, so that NaN
+/// takes the same branch.
 struct Closed {
   int32_t kind;
   float limit, alpha, offset;
@@ -36,7 +35,7 @@ struct Closed {
   bool isSrelu() const { return kind == TE_RT_SRELU || kind == TE_RT_SREGLU; }
   bool isClamped() const { return kind == TE_RT_CLAMPED_SWIGLU; }
 
-  /// The argument of the sigmoid and what it is multiplied by.
+  /// The argument of the sigmoid, and its factor.
   double clamp(double x) const { return isClamped() && x > limit ? limit : x; }
   double argument(double x) const {
     const bool quick = kind == TE_RT_QGELU || kind == TE_RT_QGEGLU;
@@ -87,17 +86,17 @@ struct Closed {
     return !isClamped() || !(std::fabs(b) > limit);
   }
 
-  /// Bounds in u: gelu near its zero subtracts two halves and a sigmoid may be
-  /// tiny, so they are absolute in what these are multiplied by. The slopes
-  /// multiply 1 - s or 1 - t^2, off by up to 7u or 8u, by z or the polynomial.
+  /// Bounds in u. gelu near its zero subtracts two halves, and a sigmoid may be
+  /// tiny, so the bounds are relative to the factors. The slopes multiply 1 - s
+  /// or 1 - t^2, with errors of up to 7u or 8u, by z or the polynomial.
   double valueBound(double x) const {
     return 16 * (kind == TE_RT_GLU       ? 1
                  : isRelu() || isSrelu() ? value(x)
                                          : std::fabs(clamp(x)));
   }
   double slopeBound(double x) const {
-    // The bell is off by up to a²/2 roundings of its argument, and x times it
-    // is below 0.25.
+    // The error of the bell is up to a²/2 roundings of its argument, and x
+    // times the bell is below 0.25.
     if (isGeluErf())
       return 16;
     if (isGelu())
@@ -108,8 +107,8 @@ struct Closed {
   }
 };
 
-/// The parameters of the clamp matter to one kind, and there they are chosen so
-/// that values lie on both sides of it.
+/// Only one kind reads the parameters of the clamp. They are such that values
+/// are on both sides of it.
 std::vector<Closed> allKinds() {
   std::vector<Closed> kinds;
   for (int32_t kind : kActivations)
@@ -123,9 +122,9 @@ class Activations : public BackendTest {
 protected:
   static constexpr int64_t rows = 67, cols = 130;
 
-  /// `value`, known within `bound` u, times `factor`: within the bound where
-  /// that is finite, the same infinity or NaN elsewhere. Infinity times what
-  /// may be zero says nothing.
+  /// Checks `value`, with the error `bound` in u, times `factor`: within the
+  /// bound if that is finite, else the same infinity or NaN. Infinity times a
+  /// value that may be zero is not checked.
   static void expectClose(double value, double bound, double factor,
                           const Array &actual, size_t i, const Closed &act,
                           const char *what) {
@@ -186,8 +185,8 @@ TEST_P(Activations, ClosedForm) {
     }
 }
 
-// Every pair of special values for the two halves, the corners of the clamp
-// among them. 1e15 squared is still finite.
+// Every pair of special values for the two halves, including the corners of the
+// clamp. 1e15 squared is finite.
 TEST_P(Activations, SpecialValues) {
   for (const Closed &act : allKinds()) {
     const double limit = act.limit;

@@ -1,7 +1,7 @@
 //===- AgreementTest.cpp - other backends give the reference's bits -------===//
 //
-// Every kernel but the products and the losses is exact: same inputs, same
-// bits, on every backend. Products and losses are compared with f64 elsewhere.
+// All kernels except GEMMs and losses are exact: the same inputs give the same
+// bits on every backend. GEMMs and losses are compared with f64 in other tests.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,8 +25,8 @@ constexpr const char *kKinds[] = {"normal", "inf", "nan", "wide", "subnormal"};
 
 class Agreement : public BackendTest {
 protected:
-  /// Runs on both backends with outputs of these types and sizes, which follow
-  /// the inputs; an output of size -1 is absent.
+  /// Runs on both backends. The outputs have these types and sizes, and are
+  /// passed after the inputs; an output of size -1 is absent.
   struct Output {
     int32_t type;
     int64_t size;
@@ -52,7 +52,8 @@ protected:
           << what << ", output " << j;
   }
 
-  /// Calls body for every shape, type and kind; large shapes only with one.
+  /// Calls body for every shape, type and kind. Large shapes have only one
+  /// kind.
   template <typename Body> void forEachInput(Body body) {
     for (const auto &[rows, cols] : kShapes)
       for (int32_t type : kTypes)
@@ -71,7 +72,7 @@ protected:
            std::to_string(cols) + " type " + std::to_string(type) + " " + kind;
   }
 };
-// A machine with only the reference backend has nothing to compare.
+// On a machine with only the reference backend, there is nothing to compare.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Agreement);
 
 TEST_P(Agreement, Casts) {
@@ -122,7 +123,7 @@ TEST_P(Agreement, Casts) {
   });
 }
 
-// The first shape with pointers that no vector access suits.
+// The first shape with pointers that are not aligned for vector access.
 TEST_P(Agreement, Nvfp4) {
   constexpr struct {
     int64_t rows, cols;
@@ -222,7 +223,7 @@ TEST_P(Agreement, Activations) {
               {in(dy.bytes), in(x.bytes)}, outputs(TE_RT_F8E5M2, width));
         if (!isGated(act))
           continue;
-        // The halves apart: any values do.
+        // The two halves are in separate tensors with arbitrary values.
         check(what + " apart",
               TE_PLAN(gated_activation, rows, cols, type, act, TE_CLAMP),
               {in(dy.bytes), in(x.bytes)},
@@ -291,9 +292,10 @@ TEST_P(Agreement, Norms) {
   });
 }
 
-// As many rows as give every multiprocessor a strip of 32 and some a second
-// one, which may be short; rows from one run of 16 bytes to the longest that
-// pass through shared memory, and one longer. Twice, as a race would differ.
+// The rows give every multiprocessor a strip of 32 rows, and some a second one,
+// which may be partial. The lengths of rows are from one run of 16 bytes to the
+// longest that fits in shared memory, and one that is longer. Each runs twice,
+// because races would give different results.
 TEST_P(Agreement, NormGradientsOfManyRows) {
   constexpr struct {
     int64_t rows, cols;
@@ -325,7 +327,7 @@ TEST_P(Agreement, NormGradientsOfManyRows) {
     }
 }
 
-// Chunks and heads that are full and not, of one warp's lanes and more.
+// Full and partial chunks and heads, of one warp's lanes or more.
 TEST_P(Agreement, SinkGradients) {
   constexpr struct {
     int64_t batch, sequence, heads, headDim;

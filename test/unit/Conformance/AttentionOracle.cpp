@@ -94,7 +94,7 @@ void Attention64::cap(int64_t j) {
 }
 
 void Attention64::score(int64_t b, int64_t h, int64_t i, double largest) {
-  // exp of what is not seen is 0.
+  // exp of a masked score is 0.
   scores.assign(s.sequence, -INFINITY), errors.assign(s.sequence, 0);
   slopes.assign(s.sequence, 1), slopeErrors.assign(s.sequence, 0);
   const double *const row = &q64[queryAt(b, h, i)];
@@ -131,7 +131,7 @@ void Attention64::forward(int64_t b, int64_t h, int64_t i) {
   const int64_t row = lseAt(b, h, i), out = outputAt(b, h, i);
   const double length = static_cast<double>(s.sequence + s.hasSinks());
   lse.value[row] = top + std::log(total);
-  // The error of log is that of its argument, relative, and its own.
+  // The error of log is the relative error of its argument, and its own.
   lse.bound[row] = 1.01 * (worst + (length + 4) * kU +
                            4 * kU * (std::fabs(top) + std::log(total) + 1));
   for (int64_t d = 0; d < s.valueDim(); ++d) {
@@ -186,10 +186,10 @@ void Attention64::backward(int64_t b, int64_t h, int64_t i) {
     const double wError =
         w * std::expm1(errors[j] + 4 * kU * std::fabs(rowLse));
     const double slope = slopes[j], all = w * (dp - delta), ds = all * slope;
-    // As an operand of a product, ds and w are rounded to the type on cuda;
-    // the gradients of the heads of one key-value head may be, too. ds may
-    // have been scaled by then, so that a subnormal is off by `tiny` either
-    // way.
+    // On cuda, ds and w are rounded to the type as operands of a GEMM, and the
+    // gradients of the heads of one key-value head may be rounded, too. ds may
+    // have been scaled before, so a subnormal has an error of `tiny` in both
+    // directions.
     const double subnormal = std::max<double>(1.0, s.scale()) * tiny;
     const double allError = wError * std::fabs(dp - delta) +
                             (w + wError) * dots * (dpSize + deltaSize) +

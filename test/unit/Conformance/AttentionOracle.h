@@ -12,17 +12,17 @@
 
 namespace te::conformance {
 
-/// Which attention is computed, and of what.
+/// The parameters of attention, and its inputs.
 struct Shape {
   int64_t batch, sequence, heads, kvHeads, headDim;
   bool causal;
   double size; // of the elements of q and k
   int64_t windowLeft = -1;
   float softcap = 0;
-  /// Of the sinks; 0 is a softmax off by one, and NaN none.
+  /// The sinks; 0 gives the off-by-one softmax, and NaN means none.
   double sinkSize = std::numeric_limits<double>::quiet_NaN();
 
-  /// Of the heads of v and o; 0: that of q and k.
+  /// The width of the heads of v and o; 0 means that of q and k.
   int64_t ownValueDim = 0;
 
   bool hasSinks() const { return !std::isnan(sinkSize); }
@@ -46,13 +46,14 @@ struct Shape {
   }
 };
 
-/// Values with a bound each of what may be wrong about them.
+/// Values, with a bound of the error of each.
 struct Bounded {
   explicit Bounded(int64_t size) : value(size), bound(size) {}
   std::vector<double> value, bound;
 };
 
-/// One attention in f64. Rows of q, k, v are found by sequence, head, position.
+/// One attention in f64. Rows of q, k and v are given by sequence, head and
+/// position.
 class Attention64 {
 public:
   Attention64(const Shape &s, int32_t type, bool isReference);
@@ -61,7 +62,7 @@ public:
   const double narrow, tiny, tanhError, tanhFloor;
   const Array q, k, v, dout, sinks;
   Bounded o, lse, dq, dk, dv, dsinks;
-  /// What the backward is given: o and lse, rounded.
+  /// The inputs of the backward from the forward: o and lse, rounded.
   Array givenO, givenLse;
 
 private:
@@ -95,11 +96,11 @@ private:
     return s.hasSinks() ? sinks.at(h) : -INFINITY;
   }
 
-  /// Caps score `j`, and what its gradient is multiplied by.
+  /// Caps score `j`; returns the factor of its gradient.
   void cap(int64_t j);
 
-  /// The scores of a row and, of each, the error of its exponent; `largest` is
-  /// the magnitude of what is no score of a key.
+  /// The scores of a row, and for each the error of its exponent. `largest` is
+  /// the magnitude of the sink's score.
   void score(int64_t b, int64_t h, int64_t i, double largest);
 
   void forward(int64_t b, int64_t h, int64_t i);
@@ -108,7 +109,7 @@ private:
 
   std::vector<double> q64, k64, v64, dout64, scores, errors, slopes,
       slopeErrors;
-  /// Of each head, the sum of the magnitudes that dsinks is the sum of.
+  /// For each head, the sum of the magnitudes of the terms of dsinks.
   std::vector<double> sinkTerms = std::vector<double>(s.heads);
   double worst = 0;
 };

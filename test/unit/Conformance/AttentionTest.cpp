@@ -15,16 +15,16 @@ constexpr Shape kShapes[] = {
     {2, 64, 4, 1, 128, true, 1},  {1, 72, 8, 2, 64, false, 1},
     {1, 129, 2, 2, 128, true, 8}, {2, 40, 4, 2, 64, false, 30},
 };
-/// Windows of one key (the position's own), two, across the blocks of any
-/// kernel, all keys but one, all, and more than there are.
+/// Windows of one key (the position's own), of two, across the blocks of any
+/// kernel, of all keys but one, of all keys, and of more keys than there are.
 constexpr Shape kWindows[] = {
     {2, 100, 4, 4, 64, true, 1, 0},   {2, 100, 4, 2, 64, true, 1, 1},
     {1, 129, 2, 2, 128, true, 8, 31}, {1, 321, 4, 1, 64, true, 1, 64},
     {1, 256, 4, 2, 64, true, 1, 127}, {2, 77, 4, 2, 64, true, 1, 75},
     {2, 77, 4, 2, 64, true, 1, 76},   {2, 77, 4, 2, 64, true, 1, 500},
 };
-/// Caps that most scores feel, that none does, and that all are near, also
-/// under masks and windows, which come after.
+/// Caps that change most scores, that change none, and that all scores are
+/// near. They also have masks and windows, which are applied after the cap.
 constexpr Shape kCaps[] = {
     {2, 100, 4, 4, 64, false, 1, -1, 0.5f},
     {2, 100, 4, 2, 64, true, 1, -1, 50},
@@ -35,8 +35,9 @@ constexpr Shape kCaps[] = {
     {1, 100, 2, 1, 256, true, 1, -1, 50},
     {2, 40, 4, 2, 64, false, 3, -1, 2},
 };
-/// Sinks of 0, of the size of the scores, and large ones, which take most of
-/// some rows; also under masks, windows and caps, none of which they feel.
+/// Sinks of 0, of the magnitude of the scores, and large ones, which have most
+/// of the weight of some rows. They also have masks, windows and caps, which do
+/// not affect the sinks.
 constexpr Shape kSinks[] = {
     {2, 100, 4, 4, 64, false, 1, -1, 0, 0},
     {2, 100, 4, 2, 64, true, 1, -1, 0, 1},
@@ -46,12 +47,12 @@ constexpr Shape kSinks[] = {
     {2, 77, 4, 2, 64, true, 1, 0, 0, 2},
     {1, 256, 4, 2, 128, false, 1, -1, 0, 4},
 };
-/// With caps, which the cuda backend need not have.
+/// The cuda backend may not support these with caps.
 constexpr Shape kSinksAndCaps[] = {
     {2, 100, 4, 2, 64, true, 1, -1, 0.5f, 1},
     {1, 129, 4, 1, 128, true, 8, 31, 30, 30},
 };
-/// Values of other sizes than keys, smaller and larger, also under masks,
+/// Values with other widths than keys, smaller and larger, also with masks,
 /// windows and caps. The first is that of multi-head latent attention.
 constexpr double kNoSinks = std::numeric_limits<double>::quiet_NaN();
 constexpr Shape kValueDims[] = {
@@ -98,7 +99,7 @@ protected:
                    s.windowLeft, s.scale(), s.softcap, deterministic);
   }
 
-  /// The forward, of these queries.
+  /// The forward for these queries.
   te_rt_status tryForward(const Attention64 &oracle, const Array &q,
                           int32_t type, Array *o, Array *lse) {
     const Shape &s = oracle.s;
@@ -110,7 +111,7 @@ protected:
                             out(o->bytes), out(lse->bytes)});
   }
 
-  /// Whether cuDNN has no engine for what was run.
+  /// Whether cuDNN has no engine for this attention.
   bool isRefused(te_rt_status status) const {
     return !isReference() && status == TE_RT_UNSUPPORTED &&
            std::string(te_rt_last_error())
@@ -118,7 +119,8 @@ protected:
                std::string::npos;
   }
 
-  /// Within the bound and one rounding to the type of `actual`.
+  /// Whether values are within the bound plus one rounding to the type of
+  /// `actual`.
   static void expectWithin(const Bounded &expected, const Array &actual,
                            const std::string &what) {
     double size = 0, room = 0;
@@ -132,8 +134,8 @@ protected:
       size = std::max(size, std::fabs(value));
       room += (bound + rounding) / static_cast<double>(actual.size());
     }
-    // A bound as large as the values would say nothing; where a position sees
-    // itself alone, the gradients of q and k are 0.
+    // A bound as large as the values would check nothing. If a position attends
+    // only to itself, the gradients of q and k are 0.
     EXPECT_TRUE(room < 0.1 * size || size == 0) << what;
   }
 };
@@ -151,8 +153,8 @@ TEST_P(Attention, MeetsTheDefinition) {
     }
 }
 
-// Sinks beside caps and values of another size than keys: as defined, or
-// refused where cuDNN has no engine.
+// Sinks together with caps and values of another width than keys: the results
+// are as defined, or an error if cuDNN has no engine.
 TEST_P(Attention, RareShapesMeetTheDefinitionOrAreRefused) {
   std::vector<Shape> shapes(std::begin(kSinksAndCaps), std::end(kSinksAndCaps));
   shapes.insert(shapes.end(), std::begin(kValueDims), std::end(kValueDims));
@@ -170,7 +172,7 @@ TEST_P(Attention, RareShapesMeetTheDefinitionOrAreRefused) {
     }
 }
 
-// The gradients of q, k and v, whose kernel does not know of sinks, are those
+// The gradients of q, k and v, whose kernel does not read the sinks, are those
 // of GradientsMeetTheDefinition.
 TEST_P(Attention, GradientsOfSinksMeetTheDefinition) {
   std::vector<int32_t> all = {TE_RT_F32, TE_RT_BF16, TE_RT_F16};
@@ -220,14 +222,14 @@ TEST_P(Attention, GradientsMeetTheDefinition) {
       }
       if (refused)
         continue;
-      // The same bits every time.
+      // The bits are the same in every run.
       device().run(backwardPlan(s, type), with(again[0], again[1], again[2]));
       EXPECT_TRUE(sameBits(dq, again[0]) && sameBits(dk, again[1]) &&
                   sameBits(dv, again[2]));
     }
 }
 
-// A row of q that is NaN makes its own row of o NaN and no other.
+// A NaN in a row of q affects only the same row of o.
 TEST_P(Attention, NanStaysInItsRow) {
   const Shape s{1, 64, 2, 2, 64, true, 1};
   const Attention64 oracle(s, TE_RT_BF16, isReference());

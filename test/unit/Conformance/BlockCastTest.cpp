@@ -61,8 +61,9 @@ protected:
   }
 };
 
-// Every shape with every kind, scheme, format and scale rule; input types and
-// "one usage alone" take turns, so that each meets every other parameter.
+// Every shape with every kind, scheme, format and scale rule. Input types, and
+// casts of only one usage, alternate, so that each occurs with every other
+// parameter.
 TEST_P(BlockCast, ShapesAndKinds) {
   int turn = 0;
   for (int64_t rows : kSizes)
@@ -103,7 +104,7 @@ TEST_P(BlockCast, DequantiseInvertsTheStorage) {
             for (int64_t cols : {16, 129, 256}) {
               const int64_t outer = axis ? rows : cols;
               const int64_t inner = axis ? cols : rows;
-              // Every code, NaN included, with scales of no special form.
+              // Every code, including NaN, with arbitrary scales.
               std::vector<uint8_t> data(rows * cols);
               for (size_t i = 0; i < data.size(); ++i)
                 data[i] = static_cast<uint8_t>(i * 37 + i / 256);
@@ -128,7 +129,7 @@ TEST_P(BlockCast, DequantiseInvertsTheStorage) {
             }
 }
 
-// The property that lets the compiler replace one by the other.
+// The compiler relies on this when it replaces one with the other.
 TEST_P(BlockCast, TransposeEqualsDirectColumnUsage) {
   for (int64_t rows : kSizes)
     for (int64_t cols : kSizes) {

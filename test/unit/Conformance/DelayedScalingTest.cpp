@@ -1,9 +1,9 @@
 //===- DelayedScalingTest.cpp - histories and scales over many steps ------===//
 //
-// The model keeps a history as a queue of the newest amaxes, oldest first, and
-// computes in f64: a quotient of two f32 rounded to f64 and then to f32 is the
-// quotient rounded once (f64 has more than twice the bits). Slots see zeros,
-// infinities, NaN, tiny and huge amaxes at different steps.
+// The model stores a history as a queue of amaxes, oldest first, and computes
+// in f64. A quotient of two f32 that is rounded to f64 and then to f32 is the
+// correctly rounded quotient, because f64 has more than twice the bits. Slots
+// have zeros, infinities, NaN, tiny and huge amaxes in different steps.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,7 +21,7 @@ namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-/// One slot of the definition.
+/// The model of one slot.
 struct Slot {
   std::deque<float> newest; // of the length of the history, oldest first
   float pending = 0;        // measured, not counted yet
@@ -50,8 +50,7 @@ struct Slot {
       scale = std::numeric_limits<float>::max();
   }
 
-  /// Row `i` of the stored history. Where nothing was ever counted, it is what
-  /// it was.
+  /// Row `i` of the stored history. Rows that were never counted do not change.
   float row(size_t i) const {
     if (i == 0)
       return pending;
@@ -61,7 +60,7 @@ struct Slot {
 
 constexpr int64_t kSlots = 7;
 
-/// What slot `slot` measures in step `step`.
+/// The amax of slot `slot` in step `step`.
 float measure(int64_t slot, int step, std::mt19937 &random) {
   const float normal =
       std::exp(std::normal_distribution<float>(0.0f, 2.0f)(random));
@@ -104,7 +103,8 @@ protected:
     std::vector<Slot> slots(kSlots);
     for (int64_t s = 0; s < kSlots; ++s)
       slots[s].newest.assign(length, 0.0f);
-    // A measurement of an evaluation run, not counted yet, and a bad scale.
+    // The amax of an evaluation, which is not counted yet, and an invalid
+    // scale.
     slots[0].pending = 2.5f;
     slots[6].pending = 1e30f;
     slots[1].scale = kInf;

@@ -7,7 +7,7 @@
 
 namespace te::conformance {
 
-/// Whether the last error of this thread has all of `parts`.
+/// Whether the last error of this thread contains all of `parts`.
 inline testing::AssertionResult
 lastErrorHas(std::initializer_list<const char *> parts) {
   const std::string text = te_rt_last_error();
@@ -46,7 +46,7 @@ protected:
             0,
             0};
   }
-  /// Plans one kernel and expects a refusal whose text has `parts`.
+  /// Plans one kernel and expects an error whose text contains `parts`.
   testing::AssertionResult refuses(te_rt_status code, const PlanFunction &plan,
                                    std::initializer_list<const char *> parts) {
     static const PlanFunction *current;

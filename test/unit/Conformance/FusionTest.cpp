@@ -96,8 +96,8 @@ TEST_P(Fusion, ActivationBackward) {
         }
 }
 
-// Halves that lie apart give what they give side by side: y, both gradients,
-// every amax, and the blocks of y.
+// Two halves in separate tensors have the results of two halves in one: y, both
+// gradients, every amax, and the blocks of y.
 TEST_P(Fusion, GatedActivation) {
   for (const auto &[rows, cols] : kShapes)
     for (int32_t kind : kActivations)

@@ -41,7 +41,7 @@ class Gemm : public BackendTest {
 protected:
   bool isReference() const { return GetParam() == "reference"; }
 
-  /// Relative error of the sum of n terms; see the head of this file.
+  /// The relative error of a sum of n terms; see the head of this file.
   double sumError(int64_t n, bool fp8, bool fast) const {
     const double u = isReference() ? 0x1p-24 : 0x1p-22;
     double error = n * u / (1 - n * u);
@@ -78,7 +78,7 @@ protected:
         bound += uOut * (std::fabs(sum) + bound);
         if (roundBeforeC && p.accumulate)
           bound += 2 * uOut * product;
-        // Half the smallest subnormal of f16, the narrowest output.
+        // Half of the smallest subnormal of f16, the narrowest output.
         bound += 0x1p-25;
         const double error = std::fabs(actual.at(i * p.n + j) - sum);
         worst = std::max(worst, error / bound);
@@ -93,7 +93,7 @@ protected:
     return worst;
   }
 
-  /// With `alpha` where it is given.
+  /// Multiplies by `alpha`, if it is given.
   double runMatmul(const Problem &p, bool transA, bool transB, int32_t type,
                    int32_t outType, const std::vector<float> &alpha = {}) {
     const Array a = makeArray("normal", type, p.m * p.k, 1);
@@ -206,7 +206,7 @@ TEST_P(Gemm, MatmulTimesAlpha) {
               worst);
 }
 
-// alpha multiplies the f32 sum, once, and neither bias nor c.
+// alpha multiplies the f32 sum, but neither bias nor c.
 TEST_P(Gemm, AlphaMultipliesTheSum) {
   const int64_t m = 24, n = 40, k = 80;
   Array a(TE_RT_BF16, m * k), b(TE_RT_BF16, n * k), c(TE_RT_F32, m * n);
@@ -225,7 +225,7 @@ TEST_P(Gemm, AlphaMultipliesTheSum) {
     return actual;
   };
   const std::vector<float> rounded = product(0.3f, false);
-  // With a power of two every operation is exact.
+  // With a power of two, every operation is exact.
   const std::vector<float> exact = product(0.25f, true);
   const std::vector<float> nothing = product(0.0f, true);
   for (int64_t i = 0; i < m; ++i)
@@ -240,7 +240,7 @@ TEST_P(Gemm, AlphaMultipliesTheSum) {
     }
 }
 
-// A product may write over what it adds, as the compiler lets it.
+// The result may overwrite c, as the compiler permits.
 TEST_P(Gemm, OutMayBeC) {
   const int64_t m = 24, n = 40, k = 272;
   std::mt19937 random(5);
@@ -248,7 +248,7 @@ TEST_P(Gemm, OutMayBeC) {
   std::vector<uint8_t> a(m * k), b(n * k);
   for (float &value : c)
     value = static_cast<float>(random() % 1000) / 8;
-  // Finite codes of FP8, and of either half of a bf16.
+  // Finite codes of FP8, and of either byte of a bf16.
   for (auto *codes : {&a, &b})
     for (uint8_t &code : *codes)
       code = static_cast<uint8_t>(0x20 + random() % 0x20);
@@ -290,7 +290,8 @@ TEST_P(Gemm, ScaledPerTensor) {
   std::printf("per_tensor: largest error is %.3f of the bound\n", worst);
 }
 
-// An operand of axis 0 is the other one with its axes exchanged.
+// An operand of axis 0 has the storage of the other one with its axes
+// exchanged.
 TEST_P(Gemm, ScaledPerTensorOfAnyAxis) {
   if (GetParam() != "reference")
     GTEST_SKIP() << "sm_90 has no such product, and a library may add in "
@@ -343,12 +344,12 @@ TEST_P(Gemm, ScaledBlocks) {
   std::printf("block scales: largest error is %.3f of the bound\n", worst);
 }
 
-// Operands whose products and sums are all exact leave no room: any wrong
-// index, scale or slice is a wrong integer.
+// All products and sums are exact, so a wrong index, scale or slice gives a
+// wrong integer.
 TEST_P(Gemm, ExactIntegers) { checkExactIntegers(24, 40, 272); }
 
-// Long sums and many tiles: rings of stages wrap around, a block of the grid
-// makes several tiles, and both edges are partial.
+// Long sums and many tiles: stages wrap around, a block of the grid computes
+// several tiles, and both edges are partial.
 TEST_P(Gemm, ExactIntegersOverManyTiles) {
   checkExactIntegers(264, 152, 2064);
   checkExactIntegers(2568, 4120, 400);
@@ -377,7 +378,7 @@ void Gemm::checkExactIntegers(int64_t m, int64_t n, int64_t k) {
                          0),
                  {in(a.data), in(a.scale), none(), in(b.data), in(b.scale),
                   none(), none(), none(), out(actual)});
-    // Every element of a small product, a spread of a large one.
+    // Every element of a small result, and a sample of a large one.
     const int64_t step = std::max<int64_t>(1, m * n * k / (1 << 22) | 1);
     for (int64_t element = 0; element < m * n; element += step) {
       const int64_t i = element / n, j = element % n;
@@ -394,8 +395,8 @@ void Gemm::checkExactIntegers(int64_t m, int64_t n, int64_t k) {
   }
 }
 
-// The reference backend promises the bits of a plain loop over k; this is that
-// loop. Other backends promise only the bound.
+// The reference backend has the bits of a simple loop over k, which this is.
+// Other backends only meet the bound.
 TEST_P(Gemm, ReferenceOrder) {
   if (!isReference())
     GTEST_SKIP() << "only the reference backend fixes the order";

@@ -1,11 +1,11 @@
 //===- GoldenTest.cpp - TransformerEngine's own outputs, bit for bit ------===//
 //
-// The vectors are beside the checkout, or in the folder TE_GOLDEN_DIR
-// (environment); without them the test is skipped with a message. Every
-// current_*, delayed_*, block1d_*, block2d_* and nvfp4_* case is run, and every
-// sequence of delayed scaling: data, scales and histories must have zero
-// mismatches. Scale padding is undefined in the vectors, or absent, and not
-// compared.
+// The recorded arrays are beside the checkout, or in the folder of the
+// environment variable TE_GOLDEN_DIR; without them, the test is skipped with a
+// message. Every current_*, delayed_*, block1d_*, block2d_* and nvfp4_* case
+// runs, and every sequence of delayed scaling. Data, scales and histories must
+// be equal. The padding of scales is undefined or absent in the recording, and
+// is not compared.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,8 +24,8 @@ using te::support::NpzArchive;
 
 namespace {
 
-/// "block1d_e4m3_0_128x256_normal", or "delayed_e4m3_128x256_normal", taken
-/// apart.
+/// The parts of a name such as "block1d_e4m3_0_128x256_normal" or
+/// "delayed_e4m3_128x256_normal".
 struct Case {
   std::string name, recipe, input;
   int32_t fp8Type;
@@ -136,13 +136,13 @@ TEST_P(Golden, DelayedScaling) {
   }
 }
 
-// 24 steps of one linear layer: the amaxes of its tensors in, the histories and
-// scales after every step out.
+// 24 steps of one linear layer: from the amaxes of its tensors to the histories
+// and scales after every step.
 class GoldenSequence : public Golden {
 protected:
   void SetUp() override { open("modules_1.npz", archive); }
 
-  /// Number `i` of an array of f64, or the one number of an f32.
+  /// Element `i` of an array of f64, or the value of an f32.
   static float number(const NpyArray &from, size_t i) {
     if (from.numElements() == 1) {
       float value;
@@ -154,8 +154,8 @@ protected:
     return static_cast<float>(value);
   }
 
-  /// One direction: `sources` are the arrays of amaxes of its slots, the last
-  /// slot is unused.
+  /// One direction: `sources` are the arrays of amaxes of its slots. The last
+  /// slot is not used.
   void check(const std::string &name, const std::string &prefix,
              const std::vector<std::string> &sources, float fp8Max) {
     const NpyArray &scales = array(name + "/" + prefix + "_scale");
@@ -253,7 +253,7 @@ protected:
     bool hadamard = false;
   };
 
-  /// The vectors' scales have no padding.
+  /// The recorded scales have no padding.
   void expectScales(const std::string &name, int64_t outer, int64_t inner,
                     const std::vector<uint8_t> &actual) {
     const NpyArray &expected = array(name);

@@ -113,8 +113,8 @@ TEST_P(Gradient, Activation) {
   }
 }
 
-/// Rows that fill strips of a column sum, rows that do not; columns in whole
-/// runs of 16 bytes and not.
+/// Rows that fill strips of a column sum, and rows that do not; columns in
+/// multiples of 16 bytes, and others.
 constexpr struct {
   bool zeroCentered;
   int64_t rows, cols;
@@ -171,7 +171,8 @@ TEST_P(Gradient, RmsNorm) {
     }
     EXPECT_LE(std::fabs(byX - dot(valuesOf(gradX), dx)),
               noise + 2 * cubic * kH * kH / 6);
-    // The check has teeth only while the bound is small beside the gradient.
+    // The check is useful only if the bound is small compared with the
+    // gradient.
     EXPECT_LE(
         noise + 2 * cubic * kH * kH / 6,
         0.2 * std::sqrt(dot(valuesOf(gradX), valuesOf(gradX)) * dot(dx, dx)));
@@ -212,7 +213,8 @@ TEST_P(Gradient, LayerNorm) {
          in(mu.bytes), in(rsigma.bytes), out(gradX.bytes), out(gradG.bytes),
          out(gradB.bytes)});
     double noise = 0;
-    // A shift of whole rows changes nothing, which the mean of g dy sees to.
+    // A shift of whole rows has no effect, because the mean of g dy is
+    // subtracted.
     for (const auto &d : {dx, std::vector<double>(x.size(), 1.0)}) {
       // y = g h + b is within kOutputUlps roundings of |g h| + |b|, which is at
       // most |y| + 2 |b|.
@@ -315,7 +317,7 @@ TEST_P(Gradient, EmbeddingIsTheAdjoint) {
   std::vector<int32_t> ids(tokens);
   for (int64_t t = 0; t < tokens; ++t)
     ids[t] = static_cast<int32_t>((t * 7) % 15) - 1;
-  // Few bits: every sum is exact, so the two sides are equal.
+  // Values have few bits, so every sum is exact and the two sides are equal.
   const std::vector<double> u = coarse(vocab * hidden, 1);
   const std::vector<double> dy = coarse(tokens * hidden, 2);
   Array y(TE_RT_F32, dy.size()), dtable(TE_RT_F32, u.size());

@@ -1,6 +1,7 @@
 //===- GroupTest.cpp - groups of one rank, on every backend ---------------===//
 //
-// What needs no second GPU. Groups of several ranks: test/unit/Runtime/Nccl.
+// Tests of groups that need only one GPU. Those with several ranks are in
+// test/unit/Runtime/Nccl.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,7 +17,7 @@ namespace {
 
 class Groups : public BackendTest {
 protected:
-  // Bindings last as long as their context, so each test has its own.
+  // Bindings last as long as their context, so each test creates one.
   Device own{GetParam().c_str()};
 };
 TE_FOR_EACH_BACKEND(Groups);
@@ -32,8 +33,8 @@ TEST_P(Groups, MaximumOverOneRankIsTheValue) {
   EXPECT_EQ(x, inPlace);
 }
 
-// Every type has its values back, also a shard without elements: NaN, -0 and
-// subnormals are copied, not added.
+// Gathers copy values of every type, also of an empty shard. NaN, -0 and
+// subnormals do not change.
 TEST_P(Groups, CollectivesOverOneRankAreCopies) {
   ASSERT_EQ(te_rt_context_bind_group(own.context, 5, nullptr, 1, 0), TE_RT_OK)
       << te_rt_last_error();
@@ -84,7 +85,7 @@ TEST_P(Groups, ExchangesOfScalesNeedTheirBuffers) {
   refuses(none(), out(otherScale));
 }
 
-// A process by itself is one rank, and not silently one of several.
+// A process without a launcher is one rank, and not silently one of several.
 TEST_P(Groups, AnotherNumberOfRanksIsRefused) {
   std::vector<float> x(4), y(4);
   const auto refuses = [&](const PlanFunction &plan, const char *text) {

@@ -1,14 +1,14 @@
 //===- GroupedGemmTest.cpp - FP8 products of groups on every backend ------===//
 //
-// Three comparisons. Small integers with scales that are powers of two have
-// exact products and sums, so every backend must give the same numbers, over
-// many tiles, types and layouts. Products with block scales are made by the
-// same arithmetic as those of one matrix, so a group has the bits of its rows
-// alone. Those with one scale for a group are compared with f64 within the
-// bound that GemmTest derives: n = k + 5 roundings of an f32 sum, and 2^-13 of
-// each of the four steps that a tensor core chains before an f32 addition.
+// There are three comparisons. Small integers with scales that are powers of
+// two have exact products and sums, so every backend must compute the same
+// numbers, over many tiles, types and layouts. GEMMs with block scales have the
+// arithmetic of those of one matrix, so a group has the bits of a GEMM of only
+// its rows. GEMMs with one scale for each group are compared with f64 within
+// the bound of GemmTest: n = k + 5 roundings of an f32 sum, and 2^-13 for each
+// of the four steps that a tensor core chains before an f32 addition.
 //
-// Padding holds NaN wherever a kernel must not read it.
+// Padding is NaN if a kernel must not read it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -63,9 +63,9 @@ struct Operand {
   std::vector<double> values; // scaled, in the order of data
 };
 
-/// `parts` stored [outer, inner] matrices of -1, 0 and 1, one after another.
-/// Each has its block scales; a scheme without has `scales` in all, and
-/// partOf(part, o, i) says whose an element has (-1: nobody's).
+/// `parts` stored [outer, inner] matrices of -1, 0 and 1, which are contiguous.
+/// Each has its block scales. A scheme without blocks has `scales` in all, and
+/// partOf(part, o, i) is the scale of an element (-1: none).
 template <typename PartOf>
 Operand makeIntegers(int32_t type, int32_t scheme, int64_t parts, int64_t outer,
                      int64_t inner, int64_t scales, int seed, PartOf partOf) {
@@ -126,7 +126,8 @@ protected:
                  {in(a.data), in(a.scale), none(), in(b.data), in(b.scale),
                   none(), in(groups.sizes), biased ? in(bias.bytes) : none(),
                   out(actual.bytes)});
-    // All of a small product, a spread of a large one; every padding row.
+    // All elements of a small result, a sample of a large one, and every row of
+    // padding.
     const int64_t step = std::max<int64_t>(1, rows * n * k / (1 << 23) | 1);
     for (int64_t element = 0; element < rows * n; element += step) {
       const int64_t i = element / n, j = element % n, g = groupOf[i];
@@ -155,7 +156,7 @@ protected:
       Operand q = makeIntegers(
           type, scheme, 1, outer, rows, count, seed,
           [&](int64_t, int64_t, int64_t row) { return groupOf[row]; });
-      // Where padding shares a block with data, it is zero; elsewhere, and with
+      // Padding is zero if it shares a block with data. Otherwise, and with
       // other schemes, it is not read.
       for (int64_t row = 0; row < rows; ++row)
         if (groupOf[row] < 0) {
@@ -224,8 +225,8 @@ TEST_P(GroupedGemm, ExactDepth) {
       }
 }
 
-// Rings of stages wrap around, clusters make several tiles of several groups,
-// and there are more groups than lanes that place them.
+// Stages wrap around, clusters compute several tiles of several groups, and
+// there are more groups than lanes that assign them.
 TEST_P(GroupedGemm, ExactOverManyTiles) {
   for (const Schemes &s : kRowSchemes) {
     Groups groups = {{}, s.alignment, 2};
@@ -249,8 +250,8 @@ TEST_P(GroupedGemm, ExactOverManyTiles) {
   }
 }
 
-// A negative size is an empty group, and one that does not fit what does; the
-// reference backend refuses both.
+// A negative size is an empty group, and a size that does not fit is reduced to
+// the rows that fit. The reference backend returns an error for both.
 TEST_P(GroupedGemm, BadSizesStayInside) {
   if (GetParam() == "reference")
     GTEST_SKIP() << "the reference backend refuses bad sizes";
@@ -279,7 +280,7 @@ TEST_P(GroupedGemm, BadSizesStayInside) {
   EXPECT_EQ(run({INT32_MAX, INT32_MAX, INT32_MIN, 1}), run({1024, 0, 0, 0}));
 }
 
-// A sum of nothing leaves c as it is, to the sign of its zeros.
+// An empty sum does not change c, including the sign of zeros.
 TEST_P(GroupedGemm, EmptyGroupsKeepC) {
   const int64_t m = 40, n = 136, rows = 128;
   const std::vector<int32_t> sizes = {0, 40, 0};
@@ -309,7 +310,7 @@ TEST_P(GroupedGemm, EmptyGroupsKeepC) {
       }
 }
 
-// Where a flag does not keep c, zeros are added, whatever c has.
+// If the flag does not keep c, zeros are added, for any values of c.
 TEST_P(GroupedGemm, FlagDecidesWhatIsAddedTo) {
   const int64_t m = 40, n = 136, rows = 384;
   const std::vector<int32_t> sizes = {0, 40, 200};
@@ -352,7 +353,7 @@ TEST_P(GroupedGemm, FlagDecidesWhatIsAddedTo) {
 // Normal data
 //===----------------------------------------------------------------------===//
 
-/// [rows, cols] with zeros for padding.
+/// [rows, cols] with zeros as padding.
 Array makeRows(const Groups &groups, const char *kind, int64_t cols,
                uint32_t seed) {
   const auto values = makeValues(kind, TE_RT_BF16, groups.rows() * cols, seed);

@@ -8,7 +8,8 @@
 
 namespace te::conformance {
 
-/// Sizes, and the rows they leave unused at the end, in `alignment`s.
+/// Sizes of groups, and the unused rows at the end, in multiples of
+/// `alignment`.
 struct Layout {
   std::vector<int32_t> sizes;
   int64_t alignment, spare = 1;
@@ -40,7 +41,7 @@ inline Array rowsOf(const Array &x, int64_t cols, int64_t begin, int64_t count,
   return part;
 }
 
-/// Values in group layout with zeros for padding.
+/// Values in group layout, with zeros as padding.
 inline Array makeGrouped(const Layout &layout, const char *kind, int32_t type,
                          int64_t cols, uint32_t seed) {
   const auto values = makeValues(kind, type, layout.rows() * cols, seed);
@@ -52,13 +53,13 @@ inline Array makeGrouped(const Layout &layout, const char *kind, int32_t type,
   return x;
 }
 
-/// A quantised value, with an amax of each group where its scheme has some.
+/// A quantised value, with an amax for each group if its scheme has them.
 struct Scaled {
   std::vector<uint8_t> data, scale;
   std::vector<float> amax;
 };
 
-/// Of the values that are quantised.
+/// The values that are quantised.
 inline constexpr const char *kKinds[] = {"normal",  "inf",       "nan",
                                          "negzero", "subnormal", "wide"};
 

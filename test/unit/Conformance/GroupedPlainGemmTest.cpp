@@ -1,12 +1,12 @@
 //===- GroupedPlainGemmTest.cpp - bf16 products of groups of rows ---------===//
 //
-// Small integers have exact products and sums, so every backend must give the
-// same numbers, over many tiles and layouts. Normal data is compared with f64
-// within the bound that GemmTest derives: n = k + 3 roundings of an f32 sum
-// (the factor, the bias or c, and one more), whose unit is 2^-22 on tensor
-// cores, and the rounding of the result.
+// Small integers have exact products and sums, so every backend must compute
+// the same numbers, over many tiles and layouts. Normal data is compared with
+// f64 within the bound of GemmTest: n = k + 3 roundings of an f32 sum (the
+// factor, the bias or c, and one more), whose unit is 2^-22 on tensor cores,
+// and the rounding of the result.
 //
-// Padding holds NaN: no kernel reads it.
+// Padding is NaN, because no kernel reads it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -41,7 +41,7 @@ struct Groups {
   }
 };
 
-/// Which optional operands a product has.
+/// Which optional operands a GEMM has.
 struct Options {
   bool alpha, extra; // a bias or c
   bool inPlace = false;
@@ -59,7 +59,7 @@ protected:
       x.set(i, static_cast<double>((i * seed + i / 11) % 3) - 1);
     return x;
   }
-  /// Rows of no group are NaN.
+  /// Rows that belong to no group are NaN.
   static Array makeRows(const Groups &groups, Data data, int64_t cols,
                         uint32_t seed) {
     Array x = makeOperand(data, groups.rows() * cols, seed);
@@ -77,7 +77,7 @@ protected:
     return alpha;
   }
 
-  /// One element against the sum of `terms` products of this magnitude.
+  /// Compares one element with the sum of `terms` products of this magnitude.
   void check(Data data, const Array &actual, int64_t at, double value,
              double magnitude, int64_t terms) {
     if (data == Data::Integers) {
@@ -193,7 +193,7 @@ TEST_P(GroupedPlainGemm, ExactDepth) {
   }
 }
 
-// Rings of stages wrap around, clusters make several tiles of several groups.
+// Stages wrap around, and clusters compute several tiles of several groups.
 TEST_P(GroupedPlainGemm, ExactOverManyTiles) {
   Groups groups = {{}, 16, 2};
   for (int32_t g = 0; g < 45; ++g)
@@ -218,7 +218,7 @@ TEST_P(GroupedPlainGemm, NormalDataIsWithinTheBound) {
   }
 }
 
-// A sum of nothing leaves c as it is, to the sign of its zeros.
+// An empty sum does not change c, including the sign of zeros.
 TEST_P(GroupedPlainGemm, EmptyGroupsKeepC) {
   const Groups groups = {{0, 40, 0}, 8, 0};
   const int64_t m = 40, n = 136;
@@ -242,7 +242,7 @@ TEST_P(GroupedPlainGemm, EmptyGroupsKeepC) {
     }
 }
 
-// Where a flag does not keep c, zeros are added, whatever c has.
+// If the flag does not keep c, zeros are added, for any values of c.
 TEST_P(GroupedPlainGemm, FlagDecidesWhatIsAddedTo) {
   const Groups groups = {{0, 40, 200}, 8, 0};
   const int64_t m = 40, n = 136;

@@ -1,7 +1,7 @@
 //===- GroupedProductTest.cpp - groups of rows against one matrix each ----===//
 //
-// As in GroupedTest.cpp, a group's rows are those of the kernel for one matrix,
-// bit for bit: here of products.
+// As in GroupedTest.cpp, the rows of a group have the bits of the kernel for
+// one matrix; here for GEMMs.
 //
 //===----------------------------------------------------------------------===//
 
@@ -47,7 +47,8 @@ protected:
     return q;
   }
 
-  /// One usage of x, a bf16 matrix: as a whole, or of each group of `layout`.
+  /// One usage of x, a bf16 matrix: of the whole matrix, or of each group of
+  /// `layout`.
   Scaled quantise(const Array &x, int64_t rows, int64_t cols, int32_t scheme,
                   int axis, bool gradient, const Layout *layout = nullptr) {
     Scaled q =
@@ -136,16 +137,16 @@ protected:
     return result;
   }
 };
-// A product may differ in its last bits between the backends, so each group is
-// compared on one.
+// The backends may differ in the last bits of a GEMM, so groups are compared on
+// one backend.
 INSTANTIATE_TEST_SUITE_P(, GroupedProducts, testing::Values("reference"),
                          [](const auto &info) { return info.param; });
 
 TEST_P(GroupedProducts, RowsOfAGroupAreTheProductWithItsWeight) {
   for (const Case &c : cases())
     for (const Layout &layout : layouts(c.alignment))
-      // Weights made for either axis: fprop, and dgrad, which contracts the
-      // rows of the stored weight.
+      // Weights are cast for either axis: for fprop, and for dgrad, which
+      // contracts the rows of the stored weight.
       for (int wAxis : {1, 0}) {
         const int64_t rows = layout.rows(), k = 160, n = 96;
         const bool gradient = wAxis == 0;
@@ -200,7 +201,7 @@ TEST_P(GroupedProducts, RowsOfAGroupAreTheProductWithItsWeight) {
 
 TEST_P(GroupedProducts, WeightGradientIsThatOfTheRowsOfAGroup) {
   for (const Case &c : cases()) {
-    // Gradients are quantised as activations are; squares are for weights.
+    // Gradients are quantised like activations; square blocks are for weights.
     if (c.w == TE_RT_MX_32X32)
       continue;
     const int32_t xScheme = c.w == TE_RT_BLOCK_1X128 ? c.w : c.x;

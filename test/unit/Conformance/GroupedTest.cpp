@@ -1,10 +1,10 @@
 //===- GroupedTest.cpp - casts and sums of groups of rows -----------------===//
 //
-// What a kernel of groups gives for a group is what the kernel for one matrix
-// gives for its rows alone, bit for bit, be the group empty, shorter than a
-// block or as long as one; rows of no group are zeros. The matrices of the
-// comparison are cut out of the input before anything is quantised, and padded
-// with zero rows to what their kernels take.
+// The result of a kernel of groups for each group has the bits of the kernel
+// for one matrix, applied to only the group's rows. Groups are empty, shorter
+// than a block, or as long as one. Rows that belong to no group are zeros. The
+// matrices for the comparison are copied from the input before anything is
+// quantised, and padded with zero rows to the sizes that their kernels need.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,7 +16,7 @@ using namespace te::conformance;
 
 namespace {
 
-/// Also of several tiles, of which some have rows of several groups.
+/// Several tiles are included, some of which have rows of several groups.
 std::vector<Layout> layoutsOfCasts() {
   std::vector<Layout> result = layouts(16);
   result.push_back({{130, 0, 300, 1, 256}, 16, 3});
@@ -38,7 +38,7 @@ TEST_P(Grouped, AmaxIsThatOfEachGroup) {
                                 {"wide", 37},
                                 {"wide", 640},
                                 {"nan", 640}}) {
-        // Padding that must not be read.
+        // This padding must not be read.
         const Array x =
             Array(type, makeValues(kind, type, layout.rows() * cols, 1));
         std::vector<float> amax(layout.groups());

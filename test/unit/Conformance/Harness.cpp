@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kGuardBytes = 256;
 
-/// What the module callbacks, which get no user pointer, work on.
+/// The data of the module callbacks, which have no user pointer.
 struct Call {
   const PlanFunction *plan;
   std::vector<void *> buffers;
@@ -71,7 +71,7 @@ te_rt_status Device::tryRun(const PlanFunction &plan,
     call.buffers.push_back(pointer);
     host.push_back(std::move(bytes));
   }
-  // Optional buffers at the end need not be given.
+  // Optional buffers at the end may be omitted.
   call.buffers.resize(call.buffers.size() + 4);
 
   const te_rt_module module = {TE_RT_MODULE_MAGIC,

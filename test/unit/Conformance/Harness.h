@@ -7,10 +7,10 @@
 //   float amax;  std::vector<float> out(1);
 //   device().run(TE_PLAN(amax, x.size(), TE_RT_BF16), {in(x), out(amax)});
 //
-// Outputs are filled with a poison byte before the launch, so that what a
-// kernel forgets to write is seen, and guarded behind their end, so that what
-// it writes too much is seen. Inputs must come back unchanged, except for those
-// whose memory is also an output's.
+// Outputs are filled with a poison byte before the launch, so that bytes that a
+// kernel does not write are noticed, and have guards after their end, so that
+// writes out of bounds are noticed. Inputs must not change, except those that
+// share memory with an output.
 //
 //===----------------------------------------------------------------------===//
 
@@ -35,10 +35,10 @@ using PlanFunction = std::function<te_rt_status(te_rt_instance *, int32_t)>;
     return te_rt_plan_##kernel(instance_, slot_, __VA_ARGS__);                 \
   }
 
-/// What every byte of an output is before the launch.
+/// The value of every byte of an output before the launch.
 inline constexpr uint8_t kPoison = 0xcd;
 
-/// A host array that is one buffer of a launch.
+/// A host array for one buffer of a launch.
 struct Buffer {
   void *data = nullptr;
   size_t bytes = 0;
@@ -54,13 +54,14 @@ template <typename T> Buffer in(const std::vector<T> &values) {
 template <typename T> Buffer out(std::vector<T> &values) {
   return {values.data(), values.size() * sizeof(T), true, false};
 }
-/// An output that lies on the input of that index, which has its size.
+/// An output in the memory of the input of that index, which has the same size.
 template <typename T> Buffer outOn(int input, std::vector<T> &values) {
   Buffer buffer = out(values);
   buffer.sharedWith = input;
   return buffer;
 }
-/// Off every vector's alignment, as no allocation of the runtime is.
+/// An address without the alignment of any vector, which the runtime never
+/// allocates.
 inline Buffer unaligned(Buffer buffer, int offset = 1) {
   buffer.offset = offset;
   return buffer;
@@ -77,19 +78,19 @@ public:
   std::string message; // of the creation
   te_rt_context *context = nullptr;
 
-  /// Runs one kernel; on failure returns the status, with the text in
+  /// Runs one kernel. On failure, returns the status; the text is in
   /// te_rt_last_error().
   te_rt_status tryRun(const PlanFunction &plan, std::vector<Buffer> buffers);
-  /// Runs one kernel and fails the test where that fails.
+  /// Runs one kernel, and fails the test if that fails.
   void run(const PlanFunction &plan, std::vector<Buffer> buffers);
 };
 
-/// The device of a backend, made once.
+/// The device of a backend, which is created once.
 Device &deviceOf(const std::string &backend);
 
-/// Backends to test, from --backend= or what this machine has.
+/// The backends to test, from --backend= or all that this machine has.
 std::vector<std::string> backendsUnderTest();
-/// Those apart from reference.
+/// The backends except reference.
 std::vector<std::string> otherBackends();
 void restrictBackend(const std::string &backend);
 

@@ -89,7 +89,7 @@ TEST_P(Errors, AttentionSizes) {
                       sinkGrad(8, 4, 4, 64, TE_RT_F8E4M3FN), {"'type'"}));
 }
 
-// A launch with sinks wants them.
+// A launch with sinks requires their buffer.
 TEST_P(Errors, AttentionWithoutItsSinks) {
   const std::vector<uint16_t> x(64 * 64);
   std::vector<uint16_t> o(64 * 64);

@@ -1,7 +1,7 @@
 //===- Main.cpp - entry point of te-conformance ---------------------------===//
 //
-// gtest's own main, with --backend=NAME in front: only that backend is tested,
-// and one that this machine lacks is an error instead of a note.
+// gtest's main function with the option --backend=NAME, which tests only that
+// backend. It is then an error if this machine does not have it.
 //
 //===----------------------------------------------------------------------===//
 

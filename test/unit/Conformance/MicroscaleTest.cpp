@@ -25,7 +25,7 @@ std::vector<uint8_t> someBytes(size_t count, uint32_t seed) {
   return bytes;
 }
 
-/// A nv value whose code and scale are functions of the logical element.
+/// An nv value whose codes and scales are functions of the logical element.
 template <typename Code, typename Scale>
 Microscaled storeNv(int32_t scheme, int axis, int64_t rows, int64_t cols,
                     Code code, Scale scale) {
@@ -78,12 +78,13 @@ TEST_P(Microscale, DequantiseMx) {
         }
 }
 
-// What is quantised reads back within half a step of its block, and exactly
-// where it was representable.
+// A value that is quantised and dequantised is within half a step of its block,
+// and exact if it is representable.
 TEST_P(Microscale, DequantiseInvertsQuantise) {
   const int64_t rows = 96, cols = 160;
-  // Multiples of 1/8 up to 3.75 of every sign, scaled by a power for each block
-  // of 32x32: representable in E4M3 with any covering exponent.
+  // Multiples of 1/8 up to 3.75 with both signs, multiplied by a power of two
+  // for each block of 32x32, are representable in E4M3 with any exponent that
+  // covers them.
   std::vector<double> values(rows * cols);
   for (size_t i = 0; i < values.size(); ++i) {
     const int64_t r = i / cols, c = i % cols;
@@ -112,8 +113,8 @@ TEST_P(Microscale, DequantiseInvertsQuantise) {
   }
 }
 
-// Every code with every scale, NaN among them, under amaxes that overflow,
-// underflow and are no numbers.
+// Every code with every scale, including NaN, and with amaxes that overflow,
+// underflow, or are NaN.
 TEST_P(Microscale, DequantiseNv) {
   const float inf = std::numeric_limits<float>::infinity();
   const int64_t rows = 256, cols = 256;
@@ -123,7 +124,7 @@ TEST_P(Microscale, DequantiseNv) {
         for (float amax : {-1.0f, 0.0f, 1.0f, 2688.0f, 0.37f, 1e-38f, 1e-44f,
                            3e38f, inf, std::nanf("")}) {
           auto code = [](int64_t r, int64_t c) { return (r + c / 16) % 16; };
-          // Of the outer index, so that each block has one.
+          // A function of the outer index, so that each block has one.
           auto scale = [&](int64_t r, int64_t c) { return axis ? r : c; };
           const Microscaled q = storeNv(scheme, axis, rows, cols, code, scale);
           const bool hasAmax = amax != -1.0f;
@@ -158,7 +159,7 @@ TEST_P(Microscale, DequantiseNv) {
         }
 }
 
-// Odd numbers of blocks; and one amax for each row.
+// Odd numbers of blocks, and one amax for each row.
 TEST_P(Microscale, DequantiseNvShapes) {
   for (int64_t rows : {16, 48, 144, 272})
     for (int64_t cols : {16, 80, 128, 208})
@@ -196,8 +197,8 @@ TEST_P(Microscale, DequantiseNvShapes) {
         }
 }
 
-// Byte for byte against the formula, read from the other side: which scale a
-// byte of the tensor core's order holds.
+// Compares bytes with the inverse of the formula: the index of the scale at
+// each byte in the tensor core's order.
 TEST_P(Microscale, Swizzle) {
   for (int32_t scheme :
        {TE_RT_MX_1X32, TE_RT_MX_32X32, TE_RT_NV_1X16, TE_RT_NV_16X16})
@@ -229,7 +230,7 @@ TEST_P(Microscale, Swizzle) {
         }
 }
 
-// The property that lets the compiler replace one by the other.
+// The compiler relies on this when it replaces one with the other.
 TEST_P(Microscale, TransposeMxEqualsQuantisingForTheOtherAxis) {
   for (int64_t rows : {32, 96, 128, 288})
     for (int64_t cols : {32, 160, 256}) {
@@ -258,7 +259,7 @@ TEST_P(Microscale, TransposeMxEqualsQuantisingForTheOtherAxis) {
     }
 }
 
-// The permutation alone, of any bytes and with both forms.
+// Only the permutation, for arbitrary bytes and both forms.
 TEST_P(Microscale, TransposeNv) {
   for (int64_t rows : {16, 48, 128, 144, 272})
     for (int64_t cols : {16, 80, 128, 256}) {

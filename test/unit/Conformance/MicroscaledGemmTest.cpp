@@ -49,7 +49,8 @@ double decodeE8M0(int code) {
   return code == 255 ? kNan : std::ldexp(1.0, code - 127);
 }
 
-/// An operand [outer, k] of codes and one scale code for each block of a line.
+/// An operand [outer, k] with codes, and one scale code for each block of a
+/// row.
 struct Operand {
   int32_t scheme, type;
   int64_t outer, k;
@@ -67,7 +68,7 @@ struct Operand {
     const uint8_t bits = codes[o * k + i];
     return isMx(scheme) ? decode(type, bits) : decodeE2M1(bits);
   }
-  /// [outer, k], without the factor of amaxes.
+  /// [outer, k] without the factor of the amaxes.
   std::vector<double> values() const {
     std::vector<double> result(codes.size());
     for (int64_t o = 0; o < outer; ++o)
@@ -76,7 +77,7 @@ struct Operand {
     return result;
   }
 
-  /// As stored for `axis`.
+  /// The codes as stored for `axis`.
   std::vector<uint8_t> data(int axis) const {
     std::vector<uint8_t> bytes(isMx(scheme) ? codes.size() : codes.size() / 2);
     for (int64_t o = 0; o < outer; ++o)
@@ -89,7 +90,7 @@ struct Operand {
       }
     return bytes;
   }
-  /// Padded, as stored for `axis` or swizzled.
+  /// The scales with padding, as stored for `axis`, or swizzled.
   std::vector<uint8_t> storedScales(int axis, bool swizzled) const {
     const int64_t lines = up(outer, 128), blocks = k / blockOf(scheme);
     const int64_t columns = up(blocks, 4);
@@ -97,7 +98,7 @@ struct Operand {
     std::vector<uint8_t> bytes(lines * columns);
     for (int64_t o = 0; o < outer; ++o)
       for (int64_t j = 0; j < blocks; ++j) {
-        // Tiles of 128 x 4, in each of which 32 lines follow 4 times 4 columns.
+        // Tiles of 128 x 4. In each, 32 rows follow 4 groups of 4 columns.
         const int64_t tile = o / 128 * (columns / 4) + j / 4;
         const int64_t inTile = o % 32 * 16 + o % 128 / 32 * 4 + j % 4;
         const int64_t at = swizzled     ? tile * 512 + inTile
@@ -109,7 +110,7 @@ struct Operand {
   }
 };
 
-/// What a case varies besides the operands.
+/// The parameters of a case besides the operands.
 struct Options {
   int32_t outType = TE_RT_F32;
   int aAxis = 1, bAxis = 1;
@@ -130,7 +131,8 @@ protected:
   }
   bool isReference() const { return GetParam() == "reference"; }
 
-  /// Codes around one with both signs; the scales of a square repeat.
+  /// Codes around one with both signs. The scales of a square block are
+  /// repeated.
   static Operand makeOperand(int64_t outer, int64_t k, int32_t type,
                              int32_t scheme, uint32_t seed,
                              bool rowScaled = false) {
@@ -189,7 +191,7 @@ protected:
     return result;
   }
 
-  /// Runs and compares within the bound of the head of this file; returns the
+  /// Runs and compares within the bound at the head of this file. Returns the
   /// largest error as a fraction of the bound.
   double check(const Operand &a, const Operand &b, const Options &o) {
     const int64_t m = a.outer, n = b.outer, k = a.k;
@@ -224,7 +226,7 @@ protected:
           magnitude += std::fabs(c.at(i * n + j));
         }
         double bound = relative * magnitude;
-        // The rounding of the result; half of f16's smallest subnormal.
+        // The rounding of the result, or half of f16's smallest subnormal.
         bound += unitRoundoff(o.outType) * (std::fabs(sum) + bound) + 0x1p-25;
         const double error = std::fabs(actual.at(i * n + j) - sum);
         worst = std::max(worst, error / bound);
@@ -284,8 +286,8 @@ TEST_P(MicroscaledGemm, Nv) {
   std::printf("nv: largest error is %.3f of the bound\n", worst);
 }
 
-// Sums that are exact in f32 leave no room: a wrong index, scale or factor is a
-// wrong number, and alpha is one rounding.
+// All sums are exact in f32, so a wrong index, scale or factor gives a wrong
+// number. alpha adds one rounding.
 TEST_P(MicroscaledGemm, ExactIntegers) {
   const int64_t m = 160, n = 160, k = 416;
   for (int32_t scheme :
@@ -328,7 +330,8 @@ TEST_P(MicroscaledGemm, ExactIntegers) {
         }
 }
 
-// Exponents far outside what an element could carry, whose sum is ordinary.
+// The exponents are far outside of the range of elements, but their sum is
+// ordinary.
 TEST_P(MicroscaledGemm, ExponentsCancel) {
   Operand a = makeOperand(32, 64, TE_RT_F8E4M3FN, TE_RT_MX_1X32, 1);
   Operand b = makeOperand(32, 64, TE_RT_F8E4M3FN, TE_RT_MX_1X32, 2);
@@ -343,7 +346,7 @@ TEST_P(MicroscaledGemm, ExponentsCancel) {
     ASSERT_EQ(actual.at(i), 32.0 + 32.0);
 }
 
-// A NaN, of a code or of a scale, reaches its row or column and nothing else.
+// A NaN in a code or a scale affects only its row or column.
 TEST_P(MicroscaledGemm, NanStaysInItsLine) {
   for (int32_t scheme : {TE_RT_MX_1X32, TE_RT_NV_1X16}) {
     const bool mx = isMx(scheme);
@@ -371,7 +374,8 @@ TEST_P(MicroscaledGemm, EmptySum) {
     ASSERT_EQ(actual.at(i), 0.0);
 }
 
-// The order the reference backend promises, from the row of scaled_matmul.
+// The order of additions of the reference backend, from the description of
+// scaled_matmul.
 TEST_P(MicroscaledGemm, ReferenceOrder) {
   if (!isReference())
     GTEST_SKIP() << "only the reference backend fixes the order";

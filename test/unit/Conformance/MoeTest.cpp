@@ -1,9 +1,9 @@
 //===- MoeTest.cpp - routing tokens, against their definitions ------------===//
 //
-// The choice of experts is compared with a sort, rows with the maps, gradients
-// with f64 formulas of their own. Routing and moving rows is exact; what goes
-// through exp is within bounds, and equal on every backend (AgreementTest's
-// kind of claim), for the formulas are shared.
+// The choice of experts is compared with a sort, rows with the maps, and
+// gradients with f64 formulas. Routing and moving rows is exact. Results that
+// depend on exp are within bounds, and have the same bits on every backend,
+// because the formulas are shared.
 //
 //===----------------------------------------------------------------------===//
 
@@ -46,7 +46,7 @@ TEST_P(Moe, RouterChoosesTheLargestScores) {
                        {in(logits.bytes), out(ids), out(probs), out(scores)});
           for (int64_t t = 0; t < kTokens; ++t) {
             const float *s = &scores[t * kExperts];
-            // The order of the scores themselves; NaNs last.
+            // The order of the scores; NaNs are last.
             std::vector<int32_t> order(kExperts);
             std::iota(order.begin(), order.end(), 0);
             std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
@@ -199,7 +199,7 @@ TEST_P(Moe, RoutingGivesEveryEntryItsRow) {
               TE_PLAN(moe_route, kTokens, kChoices, kExperts, rows, alignment,
                       capacity, 0),
               {in(ids), out(sizes), out(rowOf), out(entryOf), out(dropped)});
-          // By a walk over the entries, expert by expert.
+          // A walk over the entries for each expert.
           std::vector<int32_t> wantedRow(ids.size(), -1), wantedEntry(rows, -1);
           int64_t start = 0, taken = 0;
           for (int32_t g = 0; g < kExperts; ++g) {
@@ -220,7 +220,8 @@ TEST_P(Moe, RoutingGivesEveryEntryItsRow) {
         }
 }
 
-// Groups of a fixed size: an expert that nobody chose, one that all did.
+// Groups of a fixed size, including an expert without entries and one with all
+// of them.
 TEST_P(Moe, PaddedGroupsHaveTheirCapacity) {
   for (int64_t experts : {5, 70})
     for (int64_t capacity : {16, 48, 128}) {
@@ -336,7 +337,7 @@ TEST_P(Moe, WhatIsInNoRangeOfAMapCountsAsNone) {
     rowOf[3 * i] = entryOf[5 * i] = -1;
     wildRowOf[3 * i] = wildEntryOf[5 * i] = wild[i];
   }
-  // The first that is none.
+  // The first invalid id.
   wildRowOf[1] = static_cast<int32_t>(rows);
   wildEntryOf[1] = static_cast<int32_t>(kTokens * kChoices);
   rowOf[1] = entryOf[1] = -1;

@@ -1,9 +1,9 @@
 //===- MxCastTest.cpp - MX quantisation -----------------------------------===//
 //
-// The exponent of a block is decided by one bit rule, so every place where it
-// changes is tried: each power of two of each format with both its neighbours,
-// every 16-bit value as the amax of its block, and blocks of zeros, infinities,
-// NaN and subnormals. No tolerance anywhere.
+// The exponent of a block is computed from bits, so all values at which it
+// changes are tested: each power of two of each format with its neighbours,
+// every 16-bit value as the amax of a block, and blocks of zeros, infinities,
+// NaN and subnormals. Results must be equal.
 //
 //===----------------------------------------------------------------------===//
 
@@ -57,7 +57,7 @@ protected:
     return both;
   }
 
-  /// Both schemes and formats, against the oracle.
+  /// Compares both schemes and formats with the oracle.
   void check(const Array &x, int64_t rows, int64_t cols,
              const std::string &what) {
     for (int32_t scheme : kSchemes)
@@ -90,8 +90,8 @@ TEST_P(MxCast, ShapesAndKinds) {
       }
 }
 
-// Stated as numbers, apart from the oracle: max * 2^k takes exactly 2^k, the
-// next f32 above takes 2^(k + 1).
+// Explicit numbers, without the oracle: max * 2^k has the scale 2^k, and the
+// next larger f32 has 2^(k + 1).
 TEST_P(MxCast, ExponentsChangeRightAboveEachPower) {
   for (int32_t fp8Type : kFp8Types) {
     const auto max = static_cast<float>(maxFiniteOf(fp8Type));
@@ -105,7 +105,7 @@ TEST_P(MxCast, ExponentsChangeRightAboveEachPower) {
         codes.push_back(k + 127 + (v > at));
       }
     }
-    // One value to a row block, in turn at each place of it.
+    // Each row block has one value, at each position in turn.
     const int64_t rows = (values.size() + 31) / 32 * 32, cols = 32;
     std::vector<double> matrix(rows * cols, 0.0);
     for (size_t i = 0; i < values.size(); ++i)
@@ -120,8 +120,8 @@ TEST_P(MxCast, ExponentsChangeRightAboveEachPower) {
 }
 
 TEST_P(MxCast, NeighboursOfEveryPower) {
-  // Blocks made of a value near max * 2^k or 2^k, for all k of f32, its half
-  // and a third.
+  // Blocks with a value near max * 2^k or 2^k, for all k of f32, its half and
+  // its third.
   std::vector<double> values;
   for (int k = -149; k < 128; ++k)
     for (double base : {1.0, 448.0, 57344.0}) {
@@ -131,8 +131,8 @@ TEST_P(MxCast, NeighboursOfEveryPower) {
       for (float v : {std::nextafter(at, 0.0f), at, std::nextafter(at, kInf)})
         values.push_back(v);
     }
-  // The product with 1 / max is an f32 subnormal below 2^-126, some of whose
-  // steps are several of the amax.
+  // The product with 1 / max is a subnormal f32 below 2^-126, and one of its
+  // steps may be several steps of the amax.
   for (double base : {448.0, 57344.0})
     for (int k : {-128, -127, -126})
       for (int step = -9; step < 10; ++step) {
@@ -153,14 +153,14 @@ TEST_P(MxCast, NeighboursOfEveryPower) {
 
 TEST_P(MxCast, Every16BitValue) {
   for (int32_t type : {TE_RT_BF16, TE_RT_F16}) {
-    // Side by side in both directions.
+    // Both directions in one matrix.
     Array square(type, 65536);
     for (uint32_t bits = 0; bits < 65536; ++bits) {
       square.bytes[2 * bits] = static_cast<uint8_t>(bits);
       square.bytes[2 * bits + 1] = static_cast<uint8_t>(bits >> 8);
     }
     check(square, 256, 256, "all values");
-    // Each the amax of a block of its own.
+    // Each value is the amax of a separate block.
     const int64_t rows = 65536, cols = 32;
     Array alone(type, rows * cols);
     for (uint32_t bits = 0; bits < 65536; ++bits) {
@@ -178,7 +178,7 @@ TEST_P(MxCast, Every16BitValue) {
   }
 }
 
-// A block in each state, with what the recipe says it becomes.
+// A block of each kind, with the result that the recipe defines.
 TEST_P(MxCast, SpecialBlocks) {
   const double nan = std::nan("");
   struct {
@@ -189,12 +189,12 @@ TEST_P(MxCast, SpecialBlocks) {
       {"zeros", 0.0, 0.0, 0, 0x00, 0x00},
       {"negative zeros", -0.0, -0.0, 0, 0x80, 0x80},
       {"nothing but NaN", nan, nan, 0, 0x7f, 0x7f},
-      // NaN does not count: 448 is the amax.
+      // NaN is ignored: the amax is 448.
       {"one NaN", nan, 448.0, 127, 0x7f, 0x7e},
       {"infinity", kInf, 0.0, 254, 0x7e, 0x00},
       {"negative infinity", -kInf, std::ldexp(1.0, 127), 254, 0xfe, 0x38},
       {"infinity and NaN", kInf, nan, 254, 0x7e, 0x7f},
-      // Below 2^-127 the exponent ends: subnormal f32 are read as they are.
+      // Exponents end at 2^-127. Subnormal f32 are not flushed.
       {"least subnormal", std::ldexp(1.0, -149), 0.0, 0, 0x00, 0x00},
       {"subnormal", std::ldexp(1.0, -127), 0.0, 0, 0x38, 0x00},
       {"largest", std::ldexp(2 - std::ldexp(1.0, -23), 127), 0.0, 247, 0x78,
@@ -213,7 +213,8 @@ TEST_P(MxCast, SpecialBlocks) {
   }
 }
 
-// One usage, or a part of one, is the same as with the others.
+// One usage, or a part of one, has the bits that it has together with the
+// others.
 TEST_P(MxCast, PartsAloneAndUnaligned) {
   const int64_t rows = 160, cols = 96;
   for (int32_t type : kTypes)
@@ -245,7 +246,7 @@ TEST_P(MxCast, PartsAloneAndUnaligned) {
       }
 }
 
-// What 2-D blocks are for: both usages are the same numbers.
+// The purpose of square blocks: both usages have the same numbers.
 TEST_P(MxCast, SquareUsagesHaveTheSameBytes) {
   const Array x = makeArray("wide", TE_RT_BF16, 96 * 288);
   const BothUsages both = quantise(x, 96, 288, TE_RT_F8E4M3FN, TE_RT_MX_32X32);

@@ -1,8 +1,8 @@
 //===- NormTest.cpp - norms against their formulas ------------------------===//
 //
 // u = 2^-24. A lane sum of n values rounds each at most K = n / 256 + 9 times.
-// The backward is held against its formula with the mu and rsigma it is given;
-// that this is the derivative of the forward is GradientTest's business.
+// The backward is compared with its formula for the given mu and rsigma.
+// GradientTest checks that this is the derivative of the forward.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,7 +21,8 @@ constexpr int64_t kCols[] = {1, 8, 255, 256, 257, 1000, 4104};
 
 class LayerNorm : public BackendTest {};
 
-/// Values around a mean, which a sum of squares without centring would lose.
+/// Values around a mean, for which a sum of squares without centring would lose
+/// precision.
 Array offCentre(int32_t type, size_t count, double mean) {
   Array x = makeArray("normal", type, count, 1);
   for (size_t i = 0; i < count; ++i)
@@ -146,10 +147,10 @@ TEST_P(LayerNorm, Gradients) {
 
 TE_FOR_EACH_BACKEND(LayerNorm);
 
-// The order in which rows are added, which decides the bits of dgamma and
-// dbeta: in strips of 32 rows, runs of 16 strips, then runs. Addends are f32,
-// so the sums are written here in f32 too. The last rows are enough for the
-// kernel that gives whole strips to one multiprocessor after another.
+// The order in which rows are added determines the bits of dgamma and dbeta:
+// strips of 32 rows, runs of 16 strips, then runs. Addends are f32, so the test
+// also adds in f32. The last rows are sufficient for the kernel that assigns
+// whole strips to multiprocessors.
 class NormParameters : public BackendTest {
 protected:
   template <typename Term> static float sumOfStrips(int64_t rows, Term addTo) {

@@ -10,14 +10,14 @@ namespace te::conformance {
 
 namespace {
 
-/// The one rounding of an f32 operation whose f64 result is given. Sums and
-/// products of f32 are exact in f64 or, like quotients, have so many more bits
-/// that rounding them twice is rounding once.
+/// Rounds an f64 result of an f32 operation to f32. Sums and products of f32
+/// are exact in f64, and quotients have so many more bits that rounding twice
+/// gives the correctly rounded result.
 double f32(double value) { return static_cast<float>(value); }
 
 double atMost(double limit, double value) { return std::min(limit, value); }
 
-/// Index of the largest magnitude of e2m1 that is not above `magnitude`.
+/// The index of the largest magnitude of e2m1 that is at most `magnitude`.
 size_t floorCode(double magnitude) {
   return std::upper_bound(std::begin(kE2M1), std::end(kE2M1), magnitude) -
          std::begin(kE2M1) - 1;
@@ -109,7 +109,7 @@ NvQuantised quantiseNv(const Array &x, int64_t rows, int64_t cols, int axis,
   result.data.resize(outer * inner / 2);
   result.scale.resize(nvScaleCount(outer, inner));
 
-  // A block in the matrix: `height` rows of `width` columns at (r0, c0).
+  // The block of `height` rows and `width` columns at (r0, c0) of the matrix.
   const int64_t height = square || axis == 0 ? 16 : 1;
   const int64_t width = square || axis == 1 ? 16 : 1;
   for (int64_t r0 = 0; r0 < rows; r0 += height)
@@ -135,7 +135,7 @@ NvQuantised quantiseNv(const Array &x, int64_t rows, int64_t cols, int axis,
               TE_RT_F8E4M3FN, atMost(448, four ? f32(1.5 * base) : base));
           const double value = decode(TE_RT_F8E4M3FN, candidates[four]);
           const double inverse = inverseOf(candidates[four], tensor);
-          // Groups of 16 in order; a column block is one group.
+          // Groups of 16 elements in order; a block of a column is one group.
           std::vector<double> sums;
           for (int64_t g = 0; g < (square ? 16 : 1); ++g) {
             double sum = 0;
@@ -179,7 +179,7 @@ NvQuantised quantiseNv(const Array &x, int64_t rows, int64_t cols, int axis,
                  static_cast<uint32_t>(options.offset), axis == 1 ? 0u : 1u},
                 {static_cast<uint32_t>(options.seed),
                  static_cast<uint32_t>(options.stream)});
-            // Each element's byte, and below it that of the one 4 away.
+            // Each element's byte, and below it that of the element 4 away.
             auto byteOf = [&](int64_t j) {
               return words[j / 4] >> j % 4 * 8 & 0xff;
             };

@@ -1,8 +1,8 @@
 //===- NvOracle.h - what 4-bit quantisation must give ---------------------===//
 //
-// As Oracle.h, for the nv schemes: codes are found by searching the eight
-// magnitudes of e2m1, every f32 operation is one in f64 that is rounded once,
-// the random generator is written from its paper.
+// Like Oracle.h, for the nv schemes: codes are found by searching the eight
+// magnitudes of e2m1, every f32 operation is computed in f64 and rounded once,
+// and the random generator follows its paper.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,12 +15,12 @@
 
 namespace te::conformance {
 
-/// The eight magnitudes, by code.
+/// The eight magnitudes, in the order of codes.
 inline constexpr double kE2M1[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
-/// The nearest 4-bit code, saturating; NaN is +6.
+/// The nearest 4-bit code, saturating; NaN becomes +6.
 uint32_t encodeE2M1(double value);
-/// Rounded away from zero where the place between two magnitudes, cut to 8
-/// bits, and `byte` reach 256 together.
+/// Rounds away from zero if the position between two magnitudes, truncated to 8
+/// bits, plus `byte` is at least 256.
 uint32_t encodeE2M1Stochastic(double value, uint32_t byte);
 
 /// Philox4x32-10.
@@ -36,15 +36,15 @@ struct NvOptions {
 struct NvQuantised {
   std::vector<uint8_t> data;  // packed
   std::vector<uint8_t> scale; // with its padding
-  /// Blocks that 4over6 mapped to 4.
+  /// The number of blocks whose amax 4over6 mapped to 4.
   int64_t mappedToFour = 0;
 };
 int64_t nvScaleCount(int64_t outer, int64_t inner);
 /// The code of element i of a packed array.
 uint32_t nibbleOf(const std::vector<uint8_t> &packed, int64_t i);
 
-/// The usage along axis 1 (row) or 0 (col) of x[rows, cols]; `amax` has one
-/// entry, or one a row.
+/// The usage along axis 1 (row) or 0 (col) of x[rows, cols]. `amax` has one
+/// element, or one for each row.
 NvQuantised quantiseNv(const Array &x, int64_t rows, int64_t cols, int axis,
                        const std::vector<float> &amax,
                        const NvOptions &options);

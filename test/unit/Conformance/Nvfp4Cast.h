@@ -11,8 +11,8 @@
 
 namespace te::conformance {
 
-/// With an amax of 2688 the tensor's factor is 1, and a block whose amax is 6
-/// has scale 1: codes are then those of the elements as they are.
+/// With an amax of 2688 the tensor's factor is 1, and a block with an amax of 6
+/// has the scale 1, so codes are those of the elements themselves.
 inline constexpr float kUnitAmax = 2688;
 
 inline std::vector<float> amaxOf(const Array &x, int64_t rows, int64_t cols,
@@ -45,7 +45,7 @@ protected:
     return TE_PLAN(quantize_nvfp4, 1, rows, cols, type, o.scheme, o.rowScaled,
                    o.scaleMax, o.fourOverSix, o.stochastic, o.stream);
   }
-  /// Both usages, or the row usage of a row-scaled value.
+  /// Both usages, or only the row usage of a row-scaled value.
   BothUsages quantise(const Array &x, int64_t rows, int64_t cols,
                       const std::vector<float> &amax, const NvOptions &o) {
     BothUsages result(rows, cols, amax.size());

@@ -1,7 +1,8 @@
 //===- Nvfp4CastTest.cpp - 4-bit quantisation -----------------------------===//
 //
-// Against an oracle of its own, bit for bit, and by properties that need none:
-// square blocks are transposes, and powers of two pass through row scales.
+// Casts are compared bit for bit with a separate oracle, and checked for
+// properties: square blocks can be transposed, and row scales keep powers of
+// two.
 //
 //===----------------------------------------------------------------------===//
 
@@ -34,8 +35,8 @@ constexpr NvOptions kVariants[] = {
     {.rowScaled = 1},
     {.rowScaled = 1, .scaleMax = 256, .fourOverSix = 1}};
 
-// Input types and "one usage alone" take turns, so that each meets every
-// variant, kind and shape.
+// Input types, and casts of only one usage, alternate, so that each occurs with
+// every variant, kind and shape.
 TEST_P(Nvfp4Cast, ShapesAndKinds) {
   int turn = 0;
   for (const NvOptions &variant : kVariants)
@@ -70,7 +71,7 @@ TEST_P(Nvfp4Cast, EmptyValuesHaveAnAmax) {
     }
 }
 
-/// Groups of 6 and 15 of the values, filled up with zeros.
+/// Groups of a 6 and 15 of the values, padded with zeros.
 Array unitGroups(const std::vector<double> &values, int64_t *cols) {
   std::vector<double> groups;
   for (size_t i = 0; i < values.size(); i += 15) {
@@ -84,7 +85,7 @@ Array unitGroups(const std::vector<double> &values, int64_t *cols) {
 }
 
 TEST_P(Nvfp4Cast, EveryCodeAndTie) {
-  // Each magnitude and each middle of two, with their neighbours in f32.
+  // Each magnitude and each midpoint of two, with their neighbours in f32.
   std::vector<double> values{1e-45, 1e-30, 0.1};
   for (int code = 0; code < 8; ++code)
     for (double v :
@@ -101,7 +102,7 @@ TEST_P(Nvfp4Cast, EveryCodeAndTie) {
     ASSERT_EQ(0x38, both.row.scale[i / 16]) << "1 in e4m3";
     ASSERT_EQ(encodeE2M1(x.at(i)), nibbleOf(both.row.data, i)) << x.at(i);
   }
-  // The ties, spelled out.
+  // The midpoints, explicitly.
   const double ties[] = {0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5};
   const double rounded[] = {0, 1, 1, 2, 2, 4, 4};
   for (int i = 0; i < 7; ++i)
@@ -110,14 +111,15 @@ TEST_P(Nvfp4Cast, EveryCodeAndTie) {
 
 TEST_P(Nvfp4Cast, SpecialValues) {
   constexpr double inf = std::numeric_limits<double>::infinity();
-  // One block each: zeros of both signs; infinities; NaN among ones.
+  // A block for each: zeros of both signs; infinities; NaN among ones.
   Array x(TE_RT_BF16, size_t{16 * 48});
   for (int i = 0; i < 16; ++i) {
     x.set(i, i % 2 ? -0.0 : 0.0);
     x.set(16 + i, i == 3 ? inf : i == 4 ? -inf : 1);
     x.set(32 + i, 1);
   }
-  // Two NaNs with their sign bits set, which no rounding of a double makes.
+  // Two NaNs with their sign bits set, which conversions from double do not
+  // create.
   for (int i : {37, 38})
     x.bytes[2 * i] = 0xc1, x.bytes[2 * i + 1] = 0xff;
   for (int stochastic : {0, 1}) {
@@ -132,12 +134,12 @@ TEST_P(Nvfp4Cast, SpecialValues) {
     EXPECT_EQ(15u, nibbleOf(both.row.data, 20));
     EXPECT_EQ(7u, nibbleOf(both.row.data, 37));
     EXPECT_EQ(7u, nibbleOf(both.row.data, 38));
-    // Of 1, with factor 1: e4m3(1/6) is 0.171875.
+    // For 1 with factor 1: e4m3(1/6) is 0.171875.
     EXPECT_EQ(encodeE2M1(1 / 0.171875), nibbleOf(both.row.data, 32));
   }
 }
 
-// What the compiler relies on when it transposes instead of quantising twice.
+// The compiler relies on this when it transposes instead of quantising twice.
 TEST_P(Nvfp4Cast, SquareUsagesAreTransposes) {
   for (int32_t fourOverSix : {0, 1, 2})
     for (int64_t rows : kSizes)
@@ -179,8 +181,8 @@ TEST_P(Nvfp4Cast, FourOverSixTakesTheSmallerError) {
             std::fabs(q * scale * amax[0] / kUnitAmax - x.at(i));
       }
     }
-    // Without 4over6 the scale is rounded from another product, which may be
-    // the next e4m3; where it is not, map 6 is one of the two candidates.
+    // Without 4over6, the scale is the rounding of another product, which may
+    // be the next e4m3. If it is not, map 6 is one of the two candidates.
     if (six.row.scale[group] == four.row.scale[group])
       ++same;
     else if (errors[1] < errors[0])
@@ -216,7 +218,7 @@ TEST_P(Nvfp4Cast, FourOverSixSumsInOrder) {
             quantiseNv(x, rows, cols, axis, {kUnitAmax}, o);
         const int64_t blocks =
             rows * cols / (scheme == TE_RT_NV_16X16 ? 256 : 16);
-        // Else the data would not tell one order from another.
+        // Otherwise, the data would not distinguish the orders.
         EXPECT_GT(expected.mappedToFour, blocks / 10);
         EXPECT_LT(expected.mappedToFour, blocks * 9 / 10);
         const BothUsages both = quantise(x, rows, cols, {kUnitAmax}, o);

@@ -1,8 +1,8 @@
 //===- Nvfp4StochasticTest.cpp - 4-bit quantisation at random -------------===//
 //
-// Random rounding is unbiased and its streams are independent. Bounds on
-// statistics are four standard errors; seeds are fixed, so a test that passes
-// passes always.
+// Stochastic rounding is unbiased, and its streams are independent. Bounds of
+// statistics are four standard errors. Seeds are fixed, so the results are the
+// same in every run.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,7 +32,7 @@ class Nvfp4Stochastic : public Nvfp4Cast {
 protected:
   static constexpr int64_t kRows = 4096, kCols = 2688;
 
-  /// Groups of 6 and fifteen values, over and over.
+  /// Groups of a 6 and 15 of the values, repeated.
   static Array pattern(const std::vector<double> &values) {
     Array x(TE_RT_F32, size_t{kRows * kCols});
     for (int64_t i = 0; i < kRows * kCols; ++i)
@@ -123,7 +123,7 @@ TEST_P(Nvfp4Stochastic, StreamsAreIndependent) {
   expectIndependent(base, "the next group", 16);
   expectIndependent(base, "the next row", kCols);
 
-  // The col usage of a value whose groups down the columns are alike.
+  // The col usage of a value whose groups along the columns are equal.
   Array y(TE_RT_F32, size_t{kRows * kCols});
   for (int64_t i = 0; i < kRows * kCols; ++i)
     y.set(i, i / kCols % 16 == 0 ? 6 : 2.5);
@@ -152,7 +152,7 @@ TEST_P(Nvfp4Stochastic, ExactValuesNeverMove) {
               nibbleOf(data, i));
 }
 
-// A scale that rounds to 0, or saturates, leaves elements beyond 6.
+// If a scale rounds to 0 or saturates, elements exceed 6.
 TEST_P(Nvfp4Stochastic, Saturates) {
   Array x(TE_RT_F32, size_t{16 * 32});
   for (int i = 0; i < 16; ++i) {

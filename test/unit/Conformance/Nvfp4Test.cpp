@@ -1,7 +1,7 @@
 //===- Nvfp4Test.cpp - the small kernels of the nvfp4 recipe --------------===//
 //
-// Product factors, random states, row amaxes and the Hadamard transform;
-// quantisation itself is in Nvfp4CastTest.cpp.
+// Factors of GEMMs, random states, row amaxes and the Hadamard transform.
+// Nvfp4CastTest.cpp tests quantisation itself.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,7 +18,7 @@ namespace {
 
 class Nvfp4 : public BackendTest {};
 
-// Each step in f64, where it is exact, then rounded.
+// Each step is computed in f64, where it is exact, and then rounded.
 TEST_P(Nvfp4, AlphaRoundsEveryStep) {
   for (int64_t rows : {0, 1, 300})
     for (int32_t aMax : {448, 256})
@@ -70,7 +70,7 @@ TEST_P(Nvfp4, AmaxOfRows) {
         }
 }
 
-/// The matrix of the transform from its definition.
+/// The matrix of the transform, from its definition.
 double entry(int i, int j) {
   constexpr int kSigns[] = {1,  1,  1,  -1, 1,  -1, -1, -1,
                             -1, -1, -1, 1,  -1, 1,  -1, -1};
@@ -103,8 +103,8 @@ TEST_P(Hadamard, MatrixIsTheDefinition) {
     }
 }
 
-// Integers up to 15 give quarters up to 60, which bf16 holds: nothing is
-// rounded, and T transposed gives the integers back.
+// Integers up to 15 give multiples of 1/4 up to 60, which bf16 represents.
+// Nothing is rounded, and the transpose of T gives the integers back.
 TEST_P(Hadamard, TransposeRestoresSmallIntegers) {
   for (int64_t rows : {0, 16, 48, 272})
     for (int64_t cols : {0, 1, 5, 16, 130, 513, 1030}) {
@@ -124,8 +124,8 @@ TEST_P(Hadamard, TransposeRestoresSmallIntegers) {
     }
 }
 
-// Four levels of f32 sums, each off by at most 2^-24 of what is summed, a
-// quarter of the magnitudes of a run; then one rounding to bf16.
+// Four levels of f32 sums, each with an error of at most 2^-24 of a quarter of
+// the magnitudes of a run; then one rounding to bf16.
 TEST_P(Hadamard, RoundsOnce) {
   const int64_t rows = 64, cols = 200;
   for (const char *kind : {"normal", "wide", "huge"}) {
@@ -139,7 +139,7 @@ TEST_P(Hadamard, RoundsOnce) {
           exact += v * entry(i, static_cast<int>(r % 16));
           magnitudes += std::fabs(v);
         }
-        // A sum on the way may overflow where the result does not.
+        // An intermediate sum may overflow even if the result does not.
         if (magnitudes > maxFiniteOf(TE_RT_F32))
           continue;
         const double slack = 1.001 * 4 * std::ldexp(magnitudes / 4, -24);
@@ -151,8 +151,7 @@ TEST_P(Hadamard, RoundsOnce) {
   }
 }
 
-// A NaN fills its run and no other; an infinity gives infinities by the signs
-// of T.
+// A NaN affects only its run. An infinity gives infinities with the signs of T.
 TEST_P(Hadamard, SpecialValuesStayInTheirRun) {
   constexpr double inf = std::numeric_limits<double>::infinity();
   Array x = makeArray("normal", TE_RT_BF16, 48 * 3);

@@ -36,8 +36,8 @@ Format formatOf(int32_t type) {
   }
 }
 
-/// The value of a code, by the definition of binary floats. Types without
-/// infinity use all of the top exponent but the last code for numbers.
+/// The value of a code, from the definition of binary floats. In types without
+/// infinity, all codes of the top exponent except the last one are numbers.
 double decodeByDefinition(int32_t type, uint32_t bits) {
   const Format f = formatOf(type);
   const uint32_t mantissa = bits & ((1u << f.mantissaBits) - 1);
@@ -58,7 +58,7 @@ double decodeByDefinition(int32_t type, uint32_t bits) {
   return negative ? -value : value;
 }
 
-/// Finite values of the positive codes, which are in increasing order.
+/// The finite values of the positive codes, in increasing order.
 const std::vector<double> &positiveValues(int32_t type) {
   static const std::array<std::vector<double>, 2> tables = [] {
     std::array<std::vector<double>, 2> result;
@@ -137,7 +137,8 @@ uint8_t encodeFp8(int32_t type, double value) {
   if (above == table.end()) {
     code = table.size() - 1;
   } else if (*above != magnitude) {
-    // Between two codes: the nearer one, and the even one of a tie.
+    // Of two neighbouring codes, the nearer one, or the even one if both are
+    // equally near.
     const double up = table[code] - magnitude;
     const double down = magnitude - table[code - 1];
     if (down < up || (down == up && (code - 1) % 2 == 0))
@@ -185,7 +186,7 @@ testing::AssertionResult sameBits(const Array &expected, const Array &actual) {
     if (std::memcmp(&expected.bytes[i * size], &actual.bytes[i * size], size) ==
         0)
       continue;
-    // Which NaN an f32 holds is not part of the contract.
+    // The payload of an f32 NaN is not part of the contract.
     if (size > 1 && std::isnan(expected.at(i)) && std::isnan(actual.at(i)))
       continue;
     if (mismatches++ == 0)
@@ -299,7 +300,7 @@ Quantised quantiseBlocks(const Array &x, int64_t rows, int64_t cols, int axis,
       const int64_t block = scaleIndex(scheme, outer, inner, o, i);
       const float scale = scaleOf(static_cast<float>(amax[block]), fp8Type,
                                   pow2, epsilon, maxFiniteOf(x.type));
-      // The f64 product of two f32 is exact, so the cast rounds once.
+      // The f64 product of two f32 is exact, so the conversion rounds once.
       const auto scaled =
           static_cast<float>(at(o, i) * static_cast<double>(scale));
       result.data[o * inner + i] = encodeFp8(fp8Type, scaled);
@@ -336,7 +337,7 @@ MicroscaleShape microscaleShape(int32_t scheme, int axis, int64_t rows,
   return {16, roundUpTo(cols, 128), roundUpTo(rows / 16, 4)};
 }
 
-/// The code of the least power of two that is not below `v`.
+/// The code of the least power of two that is at least `v`.
 int coveringPower(float v) {
   if (std::isinf(v))
     return 254;
@@ -370,7 +371,7 @@ Microscaled quantiseMx(const Array &x, int64_t rows, int64_t cols, int axis,
   result.data.resize(rows * cols);
   result.scale.assign(microscaleCount(scheme, axis, rows, cols), 0);
   const auto factor = static_cast<float>(1.0 / maxFiniteOf(fp8Type));
-  // Blocks of `height` x `width`, by the one an element is in.
+  // Blocks of `height` x `width`, indexed by an element in each.
   const bool isSquare = scheme == TE_RT_MX_32X32;
   const int64_t height = isSquare || axis == 0 ? 32 : 1;
   const int64_t width = isSquare || axis == 1 ? 32 : 1;
@@ -387,7 +388,8 @@ Microscaled quantiseMx(const Array &x, int64_t rows, int64_t cols, int axis,
   }
   for (size_t i = 0; i < x.size(); ++i) {
     const float block = amax[blockOf(i)];
-    // f64 products of two f32, and by powers of two, are exact: one rounding.
+    // f64 products of two f32, and by powers of two, are exact, so there is one
+    // rounding.
     const int code =
         coveringPower(static_cast<float>(static_cast<double>(block) * factor));
     const auto scaled = static_cast<float>(std::ldexp(values[i], 127 - code));

@@ -1,8 +1,9 @@
 //===- Oracle.h - what the kernels must give, from the definitions --------===//
 //
-// Written from the definition of the formats and recipes and from nothing in
-// lib/: an 8-bit float is found by searching the table of its decoded values,
-// a rounding is done in f64, where all products and sums used here are exact.
+// The oracle is written from the definitions of the formats and recipes,
+// without code of lib/. The nearest 8-bit float is found by searching a table
+// of decoded values, and roundings are done in f64, where all products and sums
+// that are used here are exact.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,9 +21,10 @@
 namespace te::conformance {
 
 int64_t elementBytes(int32_t type);
-/// Largest finite value of a type.
+/// The largest finite value of a type.
 double maxFiniteOf(int32_t type);
-/// Unit roundoff of a type: half the distance of 1 to the next larger value.
+/// The unit roundoff of a type: half of the distance from 1 to the next larger
+/// value.
 double unitRoundoff(int32_t type);
 
 /// Rounds to nearest even in a 2- or 4-byte type; overflow gives infinity.
@@ -31,11 +33,11 @@ double roundTo(int32_t type, double value);
 uint8_t encodeFp8(int32_t type, double value);
 double decode(int32_t type, uint32_t bits);
 
-/// An array of a run-time type.
+/// An array of a type that is chosen at run time.
 struct Array {
   Array() = default;
   Array(int32_t type, size_t count);
-  /// Every value rounded to the type.
+  /// Rounds every value to the type.
   Array(int32_t type, const std::vector<double> &values);
 
   double at(size_t i) const;
@@ -46,10 +48,11 @@ struct Array {
   std::vector<uint8_t> bytes;
 };
 
-/// |actual - expected| <= bound + one rounding to the type of `actual`; fatal.
+/// Fatal unless |actual - expected| <= bound + one rounding to the type of
+/// `actual`.
 void expectNear(double expected, double bound, const Array &actual, size_t i,
                 const char *what);
-/// Equal where both are the same bits, or both are NaN.
+/// Whether both have the same bits, or both are NaN.
 testing::AssertionResult sameBits(const Array &expected, const Array &actual);
 
 /// Kinds of input: "normal", "zeros", "inf", "nan", "negzero" (zeros of both
@@ -60,7 +63,7 @@ std::vector<double> makeValues(const std::string &kind, int32_t type,
 Array makeArray(const std::string &kind, int32_t type, size_t count,
                 uint32_t seed = 1);
 
-/// Every te_rt_activation, and arguments for the parameters that only
+/// Every te_rt_activation, with arguments for the parameters, which only
 /// clamped_swiglu reads.
 inline constexpr int32_t kActivations[] = {
     TE_RT_GELU,           TE_RT_SILU,     TE_RT_RELU,
@@ -84,7 +87,7 @@ struct Quantised {
 Quantised quantiseBlocks(const Array &x, int64_t rows, int64_t cols, int axis,
                          int32_t fp8Type, int32_t scheme, bool pow2,
                          float epsilon);
-/// Entries of the scale of a stored [outer, inner] value.
+/// The number of scales of a stored [outer, inner] value.
 int64_t scaleCount(int32_t scheme, int64_t outer, int64_t inner);
 int64_t scaleIndex(int32_t scheme, int64_t outer, int64_t inner, int64_t o,
                    int64_t i);
@@ -99,9 +102,9 @@ double e8m0Value(uint32_t code);
 struct Microscaled {
   std::vector<uint8_t> data, scale;
 };
-/// Of an mx or nv value along axis 1 (row) or 0 (col).
+/// The same of an mx or nv value along axis 1 (row) or 0 (col).
 int64_t microscaleCount(int32_t scheme, int axis, int64_t rows, int64_t cols);
-/// Of the scale of element (r, c), as it is stored unswizzled.
+/// The index of the scale of element (r, c), which is not swizzled.
 int64_t microscaleIndex(int32_t scheme, int axis, int64_t rows, int64_t cols,
                         int64_t r, int64_t c);
 /// The usage along `axis` of x[rows, cols], scheme mx_1x32 or mx_32x32.

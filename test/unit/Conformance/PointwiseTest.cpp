@@ -24,7 +24,7 @@ constexpr int32_t kTypes[] = {TE_RT_F32, TE_RT_BF16, TE_RT_F16};
 
 class Pointwise : public BackendTest {};
 
-/// Places of the first input and the first output of `generated`.
+/// The indices of the first input and of the first output of `generated`.
 constexpr int kGeneratedIn = 0, kGeneratedOut = 8;
 
 float one(int op, float a, float b) {
@@ -75,7 +75,7 @@ TEST_P(Pointwise, OperatorsRoundOnce) {
       }
 }
 
-/// y = x + x of f32, as a module brings it: code for the CPU, and PTX.
+/// y = x + x in f32, as generated code of a module: for the CPU, and as PTX.
 void twice(void *const *buffers, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; ++i) {
     const float x = static_cast<const float *>(buffers[kGeneratedIn])[i];
@@ -128,7 +128,7 @@ TEST_P(Pointwise, GeneratedCodeOfAModule) {
   }
 }
 
-// A module for the CPU runs on no GPU.
+// A module that was compiled for the CPU does not run on a GPU.
 TEST_P(Pointwise, GeneratedCodeWithoutPtxIsRefusedByAGpu) {
   if (GetParam() == "reference")
     return;
@@ -207,8 +207,8 @@ TEST_P(Pointwise, BiasAddIsOneAdditionOfEachRow) {
       }
 }
 
-// [parts][rows][bytes] to [rows][parts][bytes], in units of every width, and
-// parts whose padding is dropped; what no part covers is left alone.
+// From [parts][rows][bytes] to [rows][parts][bytes], in units of every width,
+// and parts whose padding is removed. Bytes that no part covers do not change.
 TEST_P(Pointwise, CopyStridedMovesRowsAndLeavesTheRest) {
   for (auto [parts, rows, bytes, padding] :
        {std::array<int64_t, 4>{2, 3, 16, 16},
@@ -247,7 +247,7 @@ TEST_P(Pointwise, EmbeddingCopiesRowsAndZeroesUnknownIds) {
                  {in(ids), in(table.bytes), out(actual.bytes)});
     ASSERT_TRUE(sameBits(expected, actual));
 
-    // The gradient, whose order of addition is part of the contract.
+    // The order of additions of the gradient is part of the contract.
     const Array dy = makeArray("normal", type, tokens * hidden);
     std::vector<float> sum(vocab * hidden, 0.0f);
     for (int64_t t = 0; t < tokens; ++t)
@@ -262,8 +262,8 @@ TEST_P(Pointwise, EmbeddingCopiesRowsAndZeroesUnknownIds) {
   }
 }
 
-// The sum of squares has no cancellation: relative error at most
-// (cols / 256 + 9) u, halved by the root; then 4 more roundings.
+// The sum of squares has no cancellation: its relative error is at most (cols /
+// 256 + 9) u, and that of the root half of it, plus 4 more roundings.
 TEST_P(Pointwise, RmsNormValues) {
   for (int32_t type : kTypes)
     for (bool zeroCentered : {false, true})
@@ -299,7 +299,7 @@ TEST_P(Pointwise, RmsNormValues) {
       }
 }
 
-// At most 128 + rows / 128 roundings on the way of each addend.
+// Each addend is rounded at most 128 + rows / 128 times.
 TEST_P(Pointwise, BiasGradValues) {
   for (int32_t type : kTypes)
     for (int32_t outType : {type, +TE_RT_F32})
@@ -359,7 +359,7 @@ TEST_P(Pointwise, CrossEntropyValues) {
   }
 }
 
-// The gradient may take the memory of the logits, as the compiler lets it.
+// The gradient may use the memory of the logits, as the compiler permits.
 TEST_P(Pointwise, CrossEntropyBackwardInPlace) {
   const int64_t tokens = 37;
   for (int64_t vocab : {517, 4096})
@@ -382,8 +382,8 @@ TEST_P(Pointwise, CrossEntropyBackwardInPlace) {
     }
 }
 
-// Each update is about a dozen operations on quantities bounded by the terms
-// that are added up below.
+// Each update has about a dozen operations on numbers that are bounded by the
+// terms that are added below.
 TEST_P(Pointwise, OptimizerValues) {
   const int64_t count = 777;
   const float lr = 0.01f, beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f,

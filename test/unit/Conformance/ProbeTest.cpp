@@ -1,9 +1,9 @@
 //===- ProbeTest.cpp - statistics and NaN of tensors ----------------------===//
 //
-// The statistics are written out from the comment of their row, in f64, with
-// the codes and scale layouts of Oracle. Data and scales are random bytes: what
-// a probe sees need not be a cast that makes sense, and random scales have
-// every kind of end. One case by hand fixes what the numbers mean.
+// The statistics are computed in f64 from the description of their kernel, with
+// the codes and scale layouts of Oracle. Data and scales are random bytes:
+// probes also work for casts that make no sense, and random scales have all
+// extreme values. One explicit case checks the meaning of the numbers.
 //
 //===----------------------------------------------------------------------===//
 
@@ -73,7 +73,7 @@ TEST_P(Probe, CountNonfinite) {
 // tensor_stats
 //===----------------------------------------------------------------------===//
 
-/// A run sum of the kernel list.
+/// A run sum, as in the kernel list.
 double runSum(const std::vector<double> &terms) {
   double total = 0;
   for (size_t begin = 0; begin < terms.size(); begin += 32768) {
@@ -95,7 +95,7 @@ bool isMx(int32_t scheme) {
 }
 bool isNv(int32_t scheme) { return scheme >= TE_RT_NV_1X16; }
 
-/// A cast to take statistics of.
+/// A cast, whose statistics are computed.
 struct Cast {
   int64_t rows, cols;
   int32_t fp8Type, scheme, axis, rowScaled = 0, scaleMax = 0;
@@ -115,7 +115,7 @@ struct Cast {
       return microscaleCount(scheme, axis, rows, cols);
     return 4 * scaleCount(scheme, axis ? rows : cols, axis ? cols : rows);
   }
-  /// The scale's number, and where it is.
+  /// The value of the scale, and its index.
   int64_t place(int64_t r, int64_t c) const {
     if (isMicroscaled())
       return microscaleIndex(scheme, axis, rows, cols, r, c);
@@ -173,7 +173,7 @@ std::vector<float> expectedStats(const Array &x, const Cast &cast,
         amax = std::fabs(v);
       if (isFinite && v != 0)
         amin = std::min(amin, std::fabs(v));
-      // What is left out keeps its place among the lanes.
+      // Elements that are not counted keep their lanes.
       values.push_back(isFinite ? v : 0);
       squares.push_back(isFinite ? v * v : 0);
       if (!hasCast)
@@ -282,8 +282,8 @@ TEST_P(TensorStats, RandomCasts) {
             }
             cast.data = bytes(cast.rows * cast.cols / (isNv(scheme) ? 2 : 1));
             cast.scale = bytes(cast.numScales());
-            // Every tenth scale stays at random; others are near the data,
-            // where codes are large and small.
+            // Every tenth scale is random. The others are near the data, so
+            // that codes are large and small.
             if (!cast.isMicroscaled())
               for (size_t i = 0; i < cast.scale.size(); i += 4) {
                 const float near =
@@ -296,7 +296,7 @@ TEST_P(TensorStats, RandomCasts) {
                 if (random() % 10 != 0)
                   each =
                       isNv(scheme) ? 0x28 + random() % 32 : 113 + random() % 20;
-            // A square block repeats its scale.
+            // The scale of a square block is repeated.
             if (scheme == TE_RT_MX_32X32 || scheme == TE_RT_NV_16X16)
               for (int64_t r = 0; r < cast.rows; ++r)
                 for (int64_t c = 0; c < cast.cols; ++c) {
@@ -316,10 +316,11 @@ TEST_P(TensorStats, RandomCasts) {
           }
 }
 
-/// What the numbers mean, by hand.
+/// The meaning of the numbers, in an explicit case.
 TEST_P(TensorStats, ByHand) {
   constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-  // Scale 1: 464 is half way to the next code and rounds to 448; 465 is lost.
+  // With scale 1, 464 is the midpoint to the next code and rounds to 448; 465
+  // overflows.
   const std::vector<float> x = {464, -465, 0x1p-10f, 0x1p-9f, 0, 2, kNaN, 2};
   const std::vector<float> one = {1.0f};
   std::vector<uint8_t> row(8);

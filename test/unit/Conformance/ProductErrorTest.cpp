@@ -102,9 +102,10 @@ TEST_P(Errors, UnsupportedMicroscaledProducts) {
       << device().message;
 }
 
-// The table's rows are the runtime's behaviour: pair by pair, the smallest
-// sizes that a row allows are planned, and sizes beside them are not. Other
-// backends may lack a mode, but take no pair that the table refuses.
+// The rows of the support table describe the runtime. For each pair, the
+// smallest sizes that a row permits can be planned, and smaller ones cannot.
+// Other backends may lack a mode, but accept no pair that the table does not
+// have.
 TEST_P(Errors, ProductsAreThoseOfTheSupportTable) {
   namespace table = te_table;
   for (const table::ProductRow &row : table::kProducts) {

@@ -1,8 +1,8 @@
 //===- RopeTest.cpp - the rotary embedding, to the bit --------------------===//
 //
-// Every operation of a rotation is rounded to f32 on its own. f64 holds the
-// product of two f32 exactly and a sum of two well enough that rounding it to
-// f32 is the correct rounding, so the oracle has the bits.
+// Every operation of a rotation is rounded to f32. f64 represents the product
+// of two f32 exactly, and a sum of two so precisely that rounding it to f32 is
+// correct, so the oracle has the same bits.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,7 +18,8 @@ namespace {
 struct Shape {
   int64_t tokens, heads, headDim, sequence, rotaryDim;
 };
-// Whole heads and parts of them; runs that vectors fit and that they do not.
+// Whole heads and parts of them; lengths with and without a multiple of the
+// vector width.
 constexpr Shape kShapes[] = {{6, 3, 6, 3, 4},       {10, 1, 5, 5, 2},
                              {32, 4, 64, 16, 64},   {24, 5, 128, 12, 64},
                              {40, 2, 72, 20, 24},   {60, 40, 64, 20, 64},
@@ -27,7 +28,7 @@ constexpr int32_t kTypes[] = {TE_RT_BF16, TE_RT_F32, TE_RT_F16};
 
 float product(double a, double b) { return static_cast<float>(a * b); }
 
-/// The rotation of x by tables of the shape's sequence.
+/// Rotates x with tables of the shape's sequence.
 Array rotated(const Shape &s, const Array &x, const Array &cos,
               const Array &sin, bool interleaved, bool inverse) {
   Array y = x;
@@ -58,7 +59,7 @@ protected:
       sines.push_back(std::sin(angle));
     }
   }
-  /// The first values as the table of a shape.
+  /// The first values, as the table of a shape.
   static Array table(const Shape &s, const std::vector<double> &values) {
     return Array(TE_RT_F32, {values.begin(),
                              values.begin() + s.sequence * s.rotaryDim / 2});
@@ -86,7 +87,7 @@ TEST_P(Rope, RoundsEveryOperation) {
         for (bool interleaved : {false, true})
           for (bool inverse : {false, true})
             for (int offset : {0, 1}) {
-              // Elements keep their own alignment.
+              // The alignment is that of the elements.
               const int by = offset * static_cast<int>(elementBytes(type));
               Array y(type, x.size());
               device().run(plan(s, type, interleaved, inverse),
@@ -101,7 +102,7 @@ TEST_P(Rope, RoundsEveryOperation) {
       }
 }
 
-// A result may take over the memory of x.
+// The result may use the memory of x.
 TEST_P(Rope, WorksInPlace) {
   for (const Shape &s : kShapes)
     for (bool interleaved : {false, true}) {

@@ -1,9 +1,9 @@
 //===- ShardTest.cpp - casts of flat shards -------------------------------===//
 //
-// A matrix is cut into flat runs, anywhere; the largest of the amaxes that they
-// have of each block, and the casts of the runs one after another, are those of
-// the whole. `start` stands for the number of the rank, of which a process by
-// itself has one.
+// A matrix is cut into flat runs at arbitrary elements. The maximum over runs
+// of the amax of each block, and the concatenated casts of the runs, must be
+// those of the whole matrix. `start` takes the role of the rank's number,
+// because a process without a launcher is one rank.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,7 +22,7 @@ namespace {
 constexpr const char *kKinds[] = {"normal",  "zeros",     "inf", "nan",
                                   "negzero", "subnormal", "huge"};
 
-/// How a shard is cast: the blocks that have a scale each.
+/// How a shard is cast: the blocks, each of which has a scale.
 struct Cast {
   int64_t blocks(int64_t rows, int64_t cols) const {
     return (rows + height - 1) / height * ((cols + width - 1) / width);
@@ -38,8 +38,7 @@ constexpr Cast kMx[] = {{TE_RT_MX_1X32, 1, 1, 32},
                         {TE_RT_MX_32X32, 0, 32, 32}};
 constexpr Cast kNv[] = {{TE_RT_NV_1X16, 1, 1, 16}, {TE_RT_NV_16X16, 1, 16, 16}};
 
-/// What the shards of all ranks, one after another, have to be: of scales the
-/// bytes.
+/// The expected concatenation of all ranks' shards; for scales, the bytes.
 struct Whole {
   std::vector<uint8_t> data, scale;
 };
@@ -59,8 +58,8 @@ Whole quantiseWhole(const Cast &cast, const Array &x, int64_t rows,
 
 class Shards : public BackendTest {
 protected:
-  /// Elements start to start + count of `x`, what is not there being a number
-  /// that would show.
+  /// Elements start to start + count of `x`. Elements outside of x have a value
+  /// that would change the result if it were read.
   static Array runOf(const Array &x, int64_t start, int64_t count) {
     Array run(x.type, static_cast<size_t>(count));
     for (int64_t i = 0; i < count; ++i)
@@ -73,8 +72,7 @@ protected:
     return run;
   }
 
-  /// The largest of the amaxes that the runs from `first` on have of each
-  /// block.
+  /// The maximum over the runs from `first` on of the amax of each block.
   void measure(const Cast &cast, const Array &x, int64_t rows, int64_t cols,
                int64_t count, int64_t first, const std::string &what,
                std::vector<float> &amax) {
@@ -119,7 +117,7 @@ protected:
     }
   }
 
-  /// As check, of an nv scheme: the amax is that of the whole matrix.
+  /// Like check, for an nv scheme: the amax is that of the whole matrix.
   void checkNv(const Cast &cast, const Array &x, int64_t rows, int64_t cols,
                int64_t count, int64_t first, int32_t scaleMax,
                const std::string &what) {
@@ -153,15 +151,15 @@ protected:
     }
   }
 
-  /// Every kind and type, the matrix cut in several ways.
+  /// Every kind and type, with the matrix cut in several ways.
   void checkAll(const Cast &cast, int64_t rows, int64_t cols) {
     const bool mx = cast.scheme != TE_RT_BLOCK_128X128;
     const int64_t all = rows * cols;
     for (const char *kind : kKinds)
       for (int32_t type : {TE_RT_BF16, TE_RT_F32, TE_RT_F16}) {
         const Array x = makeArray(kind, type, all, ++turn);
-        // Whole, in the middle of rows and blocks, in vectors of eight, with
-        // padding before and behind.
+        // Whole, inside rows and blocks, in vectors of eight, with padding at
+        // the start and at the end.
         for (int64_t count :
              {all, all / 2 + 1, all / 3 + 7, all / 16 * 8 + 8}) {
           check(cast, x, rows, cols, count, turn % 2 ? 0 : -(turn % count),
@@ -195,7 +193,7 @@ TEST_P(Shards, CutAnywhereAreTheWhole) {
   }
 }
 
-// Neither of one tile of scales nor of several, for both usages.
+// Sizes without whole tiles of scales, for both usages.
 TEST_P(Shards, OfMxBlocksCutAnywhereAreTheWhole) {
   for (const Cast &cast : kMx)
     for (auto [rows, cols] : {std::pair<int64_t, int64_t>{32, 32},
@@ -213,8 +211,8 @@ TEST_P(Shards, AmaxEpsilonRaisesSmallBlocks) {
         TE_RT_F8E4M3FN, false, 0.5f, "epsilon");
 }
 
-// A block that two ranks have has the larger amax of both: an element near the
-// cut counts on the other side of it.
+// The amax of a block that two ranks share is the larger of both: an element
+// near the cut affects elements on the other side.
 TEST_P(Shards, OfMxBlocksThatAreCutHaveOneExponent) {
   constexpr int64_t kRows = 64, kCols = 64, kCut = 32 * kCols + 16;
   Array x(TE_RT_BF16, kRows * kCols);
@@ -234,7 +232,8 @@ TEST_P(Shards, OfMxBlocksThatAreCutHaveOneExponent) {
     const size_t cut =
         32 / cast.height * (kCols / cast.width) + 15 / cast.width;
     EXPECT_EQ(parts[0][cut], 448.0f);
-    // Of 1x32 the columns from 16 on, of all others the rows below, too.
+    // With 1x32, the columns from 16 on are affected; with other schemes, the
+    // rows below, too.
     EXPECT_EQ(parts[1][cut], 1.0f);
     amax[cut] = 448.0f;
     std::vector<uint8_t> data(kRows * kCols);
@@ -245,7 +244,8 @@ TEST_P(Shards, OfMxBlocksThatAreCutHaveOneExponent) {
                          0.0f, 1, 0),
                  {in(runOf(x, kCut, kRows * kCols).bytes), in(amax), out(data),
                   out(scale), none()});
-    // 448 is 2^0 times the largest code; all others have an amax of 0 here.
+    // 448 is 2^0 times the largest code. All other blocks have an amax of 0
+    // here.
     EXPECT_EQ(int(scale[microscaleIndex(cast.scheme, cast.axis, kRows, kCols,
                                         32, 15)]),
               127);
@@ -255,7 +255,8 @@ TEST_P(Shards, OfMxBlocksThatAreCutHaveOneExponent) {
   }
 }
 
-// Cut within groups of 16 and within chunks of eight, but never within a byte.
+// The cuts are inside groups of 16 and chunks of eight, but never inside a
+// byte.
 TEST_P(Shards, OfNvBlocksCutAnywhereAreTheWhole) {
   for (const Cast &cast : kNv)
     for (auto [rows, cols] : {std::pair<int64_t, int64_t>{16, 16},
@@ -282,7 +283,7 @@ TEST_P(Shards, OfNvBlocksCutAnywhereAreTheWhole) {
     }
 }
 
-// A rank behind the last element has nothing of any block, and takes part.
+// A rank after the last element has no element of any block, but takes part.
 TEST_P(Shards, EmptyOnesHaveNothing) {
   const Array x = makeArray("normal", TE_RT_BF16, 64);
   std::vector<float> amax(2, -1.0f);
@@ -311,7 +312,7 @@ TEST_P(Shards, EmptyOnesOfMxBlocksHaveNothing) {
     std::vector<uint8_t> data(64, 0xee);
     std::vector<uint8_t> scale(microscaleCount(cast.scheme, cast.axis, 32, 64),
                                0xee);
-    // All scales are there, as of any rank.
+    // Every rank has all scales.
     device().run(TE_PLAN(quantize_shard, 64, 32, 64, 32 * 64, TE_RT_BF16,
                          TE_RT_F8E5M2, cast.scheme, cast.axis, 0, 0.0f, 1, 0),
                  {in(x.bytes), in(std::vector<float>(amax.size(), 57344.0f)),
@@ -336,8 +337,8 @@ TEST_P(Shards, EmptyOnesOfNvBlocksHaveNothing) {
     std::vector<uint8_t> data(32, 0xee);
     std::vector<uint8_t> scale(nvScaleCount(16, 64), 0xee);
     std::vector<float> ofValue(1, -1.0f);
-    // All scales are there, and the amax, as of any rank: the largest block has
-    // the largest scale, 448, half of it half of that.
+    // Every rank has all scales and the amax. The largest block has the largest
+    // scale, 448, and a block with half its amax has half of that.
     amax.assign(amax.size(), 6.0f);
     amax[1] = 3.0f;
     device().run(
@@ -348,7 +349,7 @@ TEST_P(Shards, EmptyOnesOfNvBlocksHaveNothing) {
     EXPECT_EQ(ofValue, std::vector<float>{6.0f});
     EXPECT_EQ(int(scale[0]), 0x7e); // 448
     EXPECT_EQ(int(scale[1]), 0x76); // 224
-    // Behind the last row there is padding.
+    // There is padding after the last row.
     EXPECT_EQ(int(scale[16 * 4]), 0);
   }
 }

@@ -1,8 +1,8 @@
 //===- SkipTest.cpp - casts that a flag turns off -------------------------===//
 //
-// With exactly 1 in `skip` no byte of any output changes, but amaxes, which are
-// 0. With any other value, and without the flag, the launch is the same one. Of
-// every kernel that has the flag, in aligned and in general form.
+// If `skip` is exactly 1, no byte of an output changes, except that amaxes
+// become 0. With any other value, the launch has the bytes of one without the
+// flag. Every kernel with the flag is tested in aligned and in general form.
 //
 //===----------------------------------------------------------------------===//
 
@@ -98,7 +98,7 @@ TEST_P(Skip, EveryCast) {
          {x.bytes},
          {4 * kRows},
          0});
-  // Of a stack of weights, whose rows a GPU gives several blocks each.
+  // A stack of weights, whose rows a GPU divides over several blocks.
   constexpr int64_t kMatrix = 65 * 256;
   check({"amax_rows, long",
          TE_PLAN(amax_rows, 3, kMatrix, TE_RT_BF16),

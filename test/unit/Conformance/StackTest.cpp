@@ -1,9 +1,9 @@
 //===- StackTest.cpp - one launch for the matrices of a stack -------------===//
 //
-// A launch for several matrices gives the bytes of a launch for each: of every
-// kernel with `matrices`, in aligned and in general form, for shapes of whole
-// and of partial blocks. The matrices differ, so one that is taken for another
-// is seen.
+// A launch for several matrices has the bytes of a launch for each. Every
+// kernel with `matrices` is tested in aligned and in general form, for shapes
+// of whole and partial blocks. The matrices differ, so that reading the wrong
+// one is noticed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -162,7 +162,7 @@ TEST_P(Stack, MicroscaledCasts) {
                {false, false, true},
                {all / 2, size_t(microscaleCount(scheme, 1, rows, cols)), 4,
                 all / 2, size_t(microscaleCount(scheme, 0, rows, cols)), 4}});
-    // With row scales an amax belongs to a row.
+    // With row scales, each row has an amax.
     std::vector<float> amaxes;
     for (int64_t row = 0; row < kMatrices * rows; ++row)
       amaxes.push_back(static_cast<float>(row + 1));
@@ -258,7 +258,7 @@ TEST_P(Stack, Alphas) {
          {8}});
 }
 
-/// Long rows, which are matrices of a stack, have the amax of any row.
+/// Long rows, which are the matrices of a stack, have the same amax as any row.
 TEST_P(Stack, AmaxOfLongRows) {
   for (int64_t cols : {16384, 20001}) {
     Bytes x;

@@ -51,8 +51,8 @@ TEST_P(TensorCast, EveryHalfPrecisionInput) {
   }
 }
 
-// Around every point where the result changes: the middle of two neighbouring
-// codes, the codes themselves, and the next f32 on either side of each.
+// Values at which the result changes: the midpoint of two neighbouring codes,
+// the codes themselves, and the next f32 on both sides of each.
 TEST_P(TensorCast, EveryDecisionPointOfSinglePrecision) {
   for (int32_t fp8Type : kFp8Types) {
     std::vector<double> values;
@@ -95,8 +95,8 @@ TEST_P(TensorCast, OneUsageAlone) {
   EXPECT_EQ(inverse, inverse2);
 }
 
-// A cast that measures gives the bytes of one that does not, and the amax of
-// its input before scaling.
+// A cast that measures has the bytes of one that does not, and the amax is that
+// of its input before scaling.
 TEST_P(TensorCast, MeasuresWhileItCasts) {
   const struct {
     int64_t rows, cols;

@@ -1,7 +1,6 @@
 //===- CompiledStepTest.cpp - small steps, compiled and run ---------------===//
 //
-// Every number is a small integer or a power of two, so every result is exact
-// and compared for equality.
+// Every number is a small integer or a power of two, so every result is exact.
 //
 //===----------------------------------------------------------------------===//
 
@@ -55,8 +54,8 @@ TEST(CompiledStep, ContractsEitherAxis) {
   EXPECT_EQ(valuesOf<float>(out["y"]), (std::vector<float>{410, 520, 630}));
 }
 
-/// The next state is written in place although the old one is read by the op
-/// that makes it.
+/// The next state is written in place although the op that computes it reads
+/// the old one.
 TEST(CompiledStep, WritesACarriedResultInPlace) {
   auto step = compileOrFail(R"(
     func.func @step(%w: tensor<2xf32> {te.name = "w"}, %g: tensor<2xf32> {te.name = "g"})
@@ -76,7 +75,7 @@ TEST(CompiledStep, WritesACarriedResultInPlace) {
   EXPECT_EQ(valuesOf<float>(out["after.w"]), (std::vector<float>{4, 5}));
 }
 
-/// The old state is read after the new one is made.
+/// The old state is read after the new one is computed.
 TEST(CompiledStep, KeepsTheOldStateWhileItIsRead) {
   auto step = compileOrFail(R"(
     func.func @step(%w: tensor<2xf32> {te.name = "w"}, %g: tensor<2xf32> {te.name = "g"})
@@ -91,7 +90,7 @@ TEST(CompiledStep, KeepsTheOldStateWhileItIsRead) {
   EXPECT_EQ(valuesOf<float>(out["y"]), (std::vector<float>{20, 35}));
 }
 
-/// A matmul may not write what it reads.
+/// A matmul must not write to memory that it reads.
 TEST(CompiledStep, DoesNotOverwriteAMatmulOperand) {
   auto step = compileOrFail(R"(
     func.func @step(%w: tensor<2x2xf32> {te.name = "w"}) -> (tensor<2x2xf32> {te.name = "w"}) {
@@ -133,8 +132,8 @@ TEST(CompiledStep, ReturnsArgumentsConstantsAndAValueTwice) {
   EXPECT_EQ(valuesOf<float>(out["result3"]), (std::vector<float>{-1, -2}));
 }
 
-/// A scaled value crosses the boundary as its data and its scale, the usage
-/// for axis 0 transposed.
+/// A scaled value is passed as its data and its scale. The usage for axis 0 is
+/// stored transposed.
 TEST(CompiledStep, TakesAndReturnsScaledValues) {
   auto step = compileOrFail(R"(
     !row = !te.scaled<2x3xf8E4M3FN, per_tensor, contract = 1>
@@ -172,7 +171,7 @@ TEST(CompiledStep, TakesAndReturnsScaledValues) {
   EXPECT_EQ(valuesOf<float>(out["q.scale"]), (std::vector<float>{0.5}));
 }
 
-/// Plans may remember buffers, so equal launches do not share one.
+/// Plans may store their buffers, so equal launches do not share a plan.
 TEST(CompiledStep, PlansEveryLaunch) {
   auto step = compileOrFail(R"(
     func.func @step(%a: tensor<2xf32> {te.name = "a"}) -> tensor<2xf32> {

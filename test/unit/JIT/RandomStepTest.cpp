@@ -3,8 +3,8 @@
 // Random straight-line programs, most of whose values are carried, returned
 // twice or read late, are compiled and compared with the same program evaluated
 // on vectors. A wrong lifetime, offset or in-place write changes a value.
-// Values are integers below 2^24, so f32 arithmetic is exact; the matmul is
-// with a permutation and moves elements, so it may not run in place.
+// Values are integers below 2^24, so f32 arithmetic is exact. The matmul is
+// with a permutation, so it moves elements and must not run in place.
 //
 //===----------------------------------------------------------------------===//
 

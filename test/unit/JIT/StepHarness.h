@@ -1,7 +1,7 @@
 //===- StepHarness.h - compile and run a te module in a test --------------===//
 //
-// From MLIR text to bytes on the reference backend: the schedule and lower
-// stages, the JIT, and one instance of the compiled step.
+// Compiles MLIR text to a step and runs it on the reference backend: the
+// schedule and lower stages, the JIT, and one instance.
 //
 //===----------------------------------------------------------------------===//
 
@@ -35,14 +35,14 @@ template <typename T> std::vector<T> valuesOf(const std::vector<char> &bytes) {
 
 class Step {
 public:
-  /// Compiles `text`; null, with `error` set, where that fails.
+  /// Compiles `text`; on failure, returns null and sets `error`.
   static std::unique_ptr<Step> compile(const std::string &text,
                                        std::string *error);
   ~Step();
 
-  /// Runs one step. `inputs` are all arguments; the answer is every result, and
-  /// the state of every argument under "after.<name>". A carried result is
-  /// given its argument's pointer.
+  /// Runs one step. `inputs` are all arguments. Returns every result, and the
+  /// state of every argument under "after.<name>". A carried result gets its
+  /// argument's pointer.
   Values run(const Values &inputs);
 
   const mlir::te::CompiledStep &compiled() const { return *step; }

@@ -10,13 +10,13 @@
 
 namespace {
 
-/// A file of this process that is not there.
+/// A path of this process that does not exist.
 class BindGroup : public testing::Test {
 protected:
   void SetUp() override { std::filesystem::remove(path); }
   void TearDown() override { std::filesystem::remove(path); }
 
-  /// What joining as the second of two ranks ends with.
+  /// The result of joining as the second of two ranks.
   std::string join(std::chrono::seconds patience) {
     te_rt_context *const context = te::makeContext("reference");
     std::string said;
@@ -44,7 +44,8 @@ TEST_F(BindGroup, NamesTheFileThatDoesNotCome) {
   EXPECT_GE(took, std::chrono::seconds(1));
 }
 
-// The CPU takes no number of a GPU's library: that is said after the file came.
+// The CPU does not support a handle of a GPU's library. This is reported after
+// the file was read.
 TEST_F(BindGroup, WaitsForTheFile) {
   std::thread first([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(300));

@@ -63,7 +63,7 @@ TEST_P(Npz, SinkGetsTheSameBytes) {
   EXPECT_EQ(error, "");
 }
 
-// More than the 16 bits of the plain end record count.
+// There are more members than the 16 bits of the plain end record can count.
 TEST_P(Npz, ManyMembers) {
   for (int i = 0; i < 66000; ++i)
     archive["m" + std::to_string(i)] = {
@@ -76,7 +76,8 @@ TEST_P(Npz, ManyMembers) {
   EXPECT_EQ(read["x"].data, archive["x"].data);
 }
 
-// Every prefix and every flipped byte either reads or explains itself.
+// With every truncation and every changed byte, the file is read or an error
+// explains it.
 TEST_P(Npz, DamageIsReported) {
   NpzArchive read;
   for (size_t size = 0; size < bytes.size(); size += 7) {
@@ -98,8 +99,8 @@ INSTANTIATE_TEST_SUITE_P(, Npz, testing::Bool(), [](const auto &info) {
   return info.param ? "deflated" : "stored";
 });
 
-// A member, and the offset of the next, beyond 32 bits; on demand, as the
-// round trip takes 9 GiB of memory.
+// A member, and the offset of the next one, exceed 32 bits. The test runs only
+// on demand, because it needs 9 GiB of memory.
 TEST(NpzHuge, Zip64) {
   if (!std::getenv("TE_TEST_HUGE"))
     GTEST_SKIP() << "set TE_TEST_HUGE to allocate 9 GiB";

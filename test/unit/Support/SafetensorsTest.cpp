@@ -48,7 +48,7 @@ Bytes write(const Safetensors &file) {
   return bytes;
 }
 
-/// One tensor of each type a step has, an empty one and a scalar.
+/// A tensor of each type that a step supports, an empty one and a scalar.
 Safetensors sample(const Bytes &data) {
   auto view = [&](const char *dtype, std::vector<int64_t> shape,
                   size_t bytes) -> SafetensorsView {
@@ -95,15 +95,15 @@ TEST(Safetensors, RoundTrip) {
     EXPECT_EQ(other.dtype, tensor.dtype) << name;
     EXPECT_EQ(other.shape, tensor.shape) << name;
     EXPECT_TRUE(std::ranges::equal(other.data, tensor.data)) << name;
-    // The prefix and the header are multiples of eight, so this is where it is
-    // in the file too.
+    // The prefix and the header have multiples of eight bytes, so the tensor is
+    // aligned in the file, too.
     const int64_t size =
         std::max<int64_t>(safetensorsBits(tensor.dtype) / 8, 1);
     EXPECT_EQ((other.data.data() - bytes.data()) % size, 0) << name;
   }
 }
 
-// Byte for byte, so that the writer cannot agree with the reader alone.
+// Compares bytes, so that writer and reader cannot have the same error.
 TEST(Safetensors, WritesTheFormat) {
   const Bytes data = {1, 2, 3, 4, 5, 6};
   Safetensors file;
@@ -154,14 +154,14 @@ TEST(Safetensors, HeadersAreChecked) {
     size_t bytes;
     const char *error;
   } cases[] = {
-      // JSON.
+      // Invalid JSON.
       {"{", 0, "JSON in UTF-8, but it is not at byte"},
       {"{} x", 0, "JSON in UTF-8"},
       {"{\"a\":1e999}", 0, "JSON in UTF-8"},
       {"{\"\xff\":{}}", 0, "JSON in UTF-8"},
       {"{\"\xed\xa0\x80\":{}}", 0, "JSON in UTF-8"},
       {"{\"a\":" + std::string(100000, '['), 0, "'a' to be an object"},
-      // Shapes of the header.
+      // Invalid structure of the header.
       {R"({"a":3})", 0, "expected 'a' to be an object, but got a number"},
       {R"({"a":null})", 0, "but got null"},
       {R"({"a":{}})", 0, "'a' to have 'dtype', 'shape' and 'data_offsets'"},
@@ -189,7 +189,7 @@ TEST(Safetensors, HeadersAreChecked) {
       {R"({"__metadata__":{"k":3}})", 0,
        "'k' of '__metadata__' to be a string, but got a number"},
       {R"({"__metadata__":{"k":{}}})", 0, "but got an object"},
-      // What is there twice.
+      // Duplicate entries.
       {R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
        R"("a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
        2, "expected each name once, but got 'a' again"},
@@ -198,7 +198,7 @@ TEST(Safetensors, HeadersAreChecked) {
       {R"({"__metadata__":{"k":"1","k":"2"}})", 0, "once, but got 'k' again"},
       {R"({"__metadata__":{},"__metadata__":{}})", 0,
        "expected each name once, but got '__metadata__' again"},
-      // Types and sizes.
+      // Invalid types and sizes.
       {R"({"a":{"dtype":"F12","shape":[1],"data_offsets":[0,1]}})", 1,
        "unknown type 'F12' of tensor 'a'"},
       {R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,1]}})", 1,
@@ -213,7 +213,7 @@ TEST(Safetensors, HeadersAreChecked) {
       {R"({"a":{"dtype":"U8","shape":[9223372036854775808],)"
        R"("data_offsets":[0,0]}})",
        0, "more elements than can be addressed"},
-      // The data.
+      // Invalid data.
       {R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
        R"("b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})",
        3,
@@ -238,8 +238,8 @@ TEST(Safetensors, HeadersAreChecked) {
         << c.header.substr(0, 80) << ": " << headerError(c.header, c.bytes);
 }
 
-// Every truncation is an error; a changed byte gives an error that is not
-// empty, or a file whose tensors still lie in its bytes.
+// Every truncation is an error. A changed byte gives an error with a text, or a
+// file whose tensors are within its bytes.
 TEST(Safetensors, DamageIsReported) {
   const Bytes data = countingBytes(64);
   const Bytes bytes = write(sample(data));

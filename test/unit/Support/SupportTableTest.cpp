@@ -1,8 +1,8 @@
 //===- SupportTableTest.cpp - the support table says what it should -------===//
 //
-// The decisions written out a second time, as grids that can be read at a
-// glance, and the promises of every row: each pair decided once, each refusal
-// with the combination, a rule and a nearest choice that itself works.
+// The support table is written again as grids, and the properties of every row
+// are checked: each pair has one row, and each error has the combination, a
+// rule and a nearest choice that is supported.
 //
 //===----------------------------------------------------------------------===//
 
@@ -41,7 +41,7 @@ constexpr Product plain(int32_t a, int32_t b) {
 } // namespace
 
 // per_tensor, block_1x128, block_128x128, mx_1x32, mx_32x32, nv_1x16, nv_16x16;
-// n native, k own kernel, e emulated, x through MXFP8, r reference.
+// n native, k kernel of this project, e emulated, x through MXFP8, r reference.
 TEST(SupportTable, ProductsOfEveryTarget) {
   EXPECT_EQ(grid(Target::Sm90), "n......\n"
                                 ".kk....\n"
@@ -99,7 +99,7 @@ TEST(SupportTable, EveryPairIsDecidedOnceAndInItsPlace) {
       EXPECT_EQ(refuseProduct(plain(a, b)), "");
       for (int64_t multiple : {row.m, row.n, row.k})
         EXPECT_GT(multiple, 0);
-      // Sizes that the values have already are no rule of the product.
+      // Sizes that every value of the schemes has are not a rule of the GEMM.
       EXPECT_EQ(row.m % schemeRow(a).multiple, 0);
       EXPECT_EQ(row.n % schemeRow(b).multiple, 0);
     }
@@ -124,7 +124,7 @@ TEST(SupportTable, EveryConditionOfATargetNamesRuleAndNearest) {
       EXPECT_TRUE(contains(text, targetName(target))) << text;
     }
   }
-  // 3 block pairs on sm_100; 4 mx and 4 nv pairs on sm_90.
+  // There are 3 block pairs on sm_100, and 4 mx and 4 nv pairs on sm_90.
   EXPECT_EQ(conditional, 11u);
   EXPECT_NE(
       refuseTarget(TE_RT_MX_1X32, TE_RT_MX_1X32, Target::Sm90, {.pow2 = true}),
@@ -164,7 +164,7 @@ TEST(SupportTable, TypesResultsAndAccumulation) {
   EXPECT_TRUE(contains(refuseProduct(p), "'fast_accumulation'"));
 }
 
-// k own kernel, e emulated, r reference, - refused.
+// k kernel of this project, e emulated, r reference, - not supported.
 TEST(SupportTable, GroupsOfEveryTarget) {
   auto groups = [](Target target) {
     std::string text;
@@ -175,7 +175,8 @@ TEST(SupportTable, GroupsOfEveryTarget) {
               productRow(a, b).groups[static_cast<size_t>(target)].path)];
     return text;
   };
-  // 0 by 0; 1 by 1 and 2; 2 by 1; 3 and 4, 5 and 6 by each other.
+  // Groups support 0 by 0; 1 by 1 and 2; 2 by 1; 3 and 4, and 5 and 6, by each
+  // other.
   EXPECT_EQ(groups(Target::Sm90), "kkk-eeeeeeee");
   EXPECT_EQ(groups(Target::Sm100), "------------");
   EXPECT_EQ(groups(Target::Reference), "rrrrrrrrrrrr");
@@ -199,7 +200,7 @@ TEST(SupportTable, GroupsOfEveryTarget) {
 }
 
 TEST(SupportTable, Casts) {
-  // Sizes of values, and which schemes have an exact transpose.
+  // The sizes of values, and the schemes with an exact transpose.
   const int64_t multiples[] = {1, 1, 1, 32, 32, 16, 16};
   const bool exact[] = {true, false, true, false, true, false, true};
   for (int32_t scheme = 0; scheme < kNumSchemes; ++scheme) {
@@ -240,7 +241,8 @@ TEST(SupportTable, OverridesOfRecipes) {
   EXPECT_EQ(recipeRow("high_precision"), nullptr);
 }
 
-// The default schemes of a recipe meet in three products; all of them exist.
+// The default schemes of a recipe occur in three GEMMs, all of which are
+// supported.
 TEST(SupportTable, ProductsOfRecipesExist) {
   for (const RecipeRow &row : kRecipes)
     for (auto [a, b] : {std::pair(row.x, row.w), std::pair(row.dy, row.w),

@@ -21,8 +21,8 @@ using namespace mlir::te;
 namespace {
 const std::string matrix = "tensor<32x32xbf16>";
 
-/// Forward and backward of `layers` layers, each with a weight that the
-/// backward reads directly and an input that it reads through a residual.
+/// The forward and backward of `layers` layers. The backward reads each weight
+/// directly, and each input through a residual.
 std::string stepOf(int layers, StringRef recipe) {
   std::string text = "func.func @step(%x0: " + matrix + ", %g0: " + matrix;
   auto number = [](const char *name, int i) {
@@ -65,8 +65,8 @@ protected:
     return *module->getOps<func::FuncOp>().begin();
   }
 
-  /// Processor seconds of te-insert-casts on a step of `layers` layers: the
-  /// least of two runs.
+  /// The processor time of te-insert-casts in seconds for a step with `layers`
+  /// layers: the smaller of two runs.
   double secondsFor(int layers, StringRef recipe) {
     double least = 1e9;
     for (int run = 0; run < 2; ++run) {
@@ -103,7 +103,7 @@ TEST_F(CastPlacementTest, ASavedValueFollowsTheLastResidualBeforeItsReader) {
   Value first = boundary.save(forward[2]->getOperand(1),
                               boundary.numberOf(forward[2]), backward[1], name);
   EXPECT_EQ(lastResidual->getNextNode(), first.getDefiningOp());
-  // One that is saved later stands behind it.
+  // A value that is saved later is after it.
   Value second =
       boundary.save(forward[1]->getOperand(1), boundary.numberOf(forward[1]),
                     backward[3], name);
@@ -111,8 +111,8 @@ TEST_F(CastPlacementTest, ASavedValueFollowsTheLastResidualBeforeItsReader) {
 }
 
 TEST_F(CastPlacementTest, AValueIsSavedBeforeItsReaderWhereNothingElseIs) {
-  // The residual of the first backward does not stand between the second
-  // forward and its backward.
+  // The residual of the first backward is not between the second forward and
+  // its backward.
   func::FuncOp function =
       parse("func.func @f(%x: " + matrix + ", %w: " + matrix + R"() {
     %r = te.residual %x "x" : tensor<32x32xbf16>
@@ -144,8 +144,8 @@ TEST_F(CastPlacementTest, RowsAreReadAsColumnsOnlyWithOneScale) {
   EXPECT_FALSE(readsRowsAsColumns(weight, policy("float8_block_scaling")));
 }
 
-// Linear time takes four times as long for four times the layers, quadratic
-// time sixteen times.
+// For four times as many layers, linear time is four times as long, and
+// quadratic time sixteen times.
 TEST_F(CastPlacementTest, TimeIsLinearInLayers) {
   for (StringRef recipe : {"float8_block_scaling", "delayed_scaling"}) {
     const double few = secondsFor(1000, recipe),

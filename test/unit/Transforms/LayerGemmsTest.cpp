@@ -19,7 +19,7 @@ protected:
     context.loadDialect<TEDialect, func::FuncDialect, tensor::TensorDialect>();
   }
 
-  /// The GEMM of the only layer in `body`, a function's arguments and ops.
+  /// The GEMM of the only layer in `body`, the arguments and ops of a function.
   LayerGemm describe(const std::string &body) {
     module = parseSourceString<ModuleOp>(
         "module attributes {te.groups = [#te.group<id = 0, name = \"dp\", axis "
@@ -89,7 +89,7 @@ TEST_F(LayerGemmsTest, ATransposedWeightIsContractedAlongTheOtherAxis) {
   EXPECT_TRUE(gemm.b.isTransposed);
   EXPECT_EQ(gemm.b.contract, 0u);
   EXPECT_EQ(gemm.b.firstAxis(), 0u);
-  // Its first reader is the forward, whichever axis that contracts.
+  // Its first reader is the forward, for either contracted axis.
   EXPECT_EQ(gemm.b.reader(), Gemm::Fprop);
 }
 
@@ -126,6 +126,6 @@ TEST_F(LayerGemmsTest, PartsThatCutABlockAreGatheredFirst) {
   Operand kept = keepExactGather(gemm.b, policy("float8_block_scaling"), "f");
   EXPECT_FALSE(kept.gather);
   EXPECT_EQ(kept.value, gemm.b.whole());
-  // One scale of the whole needs no block to end anywhere.
+  // With one scale for the whole tensor, no block has to end at a certain row.
   EXPECT_EQ(refuseCastOfParts(gemm.b, policy("float8_current_scaling")), "");
 }

@@ -23,7 +23,7 @@ int64_t aligned(int64_t bytes) {
                   (bytes + kAlignment - 1) / kAlignment * kAlignment);
 }
 
-/// The definition of maxLiveBytes, event by event.
+/// The definition of maxLiveBytes, computed for each event.
 int64_t liveBytes(const std::vector<Interval> &intervals, unsigned event) {
   int64_t live = 0;
   for (const Interval &interval : intervals)
@@ -80,8 +80,8 @@ TEST(MemoryPlanner, RandomLifetimesDoNotOverlap) {
   printf("arena / most alive: mean %.4f, worst %.4f\n", sum / kRounds, worst);
 }
 
-/// Forward then backward: what is saved first dies last. Greedy by size packs
-/// that without waste.
+/// A forward followed by a backward: the first saved value is the last one that
+/// dies. Placing buffers in the order of size needs no more than the minimum.
 TEST(MemoryPlanner, NestedLifetimesNeedNoMoreThanIsAlive) {
   MemoryPlanner planner(kAlignment);
   for (unsigned layer = 0; layer < 50; ++layer)
@@ -124,7 +124,8 @@ TEST(MemoryPlanner, NothingToPlan) {
 TEST(MemoryPlanner, PlansALargeStep) {
   std::mt19937 random(7);
   MemoryPlanner planner(kAlignment);
-  // 20000 launches, most buffers short-lived, one in ten a residual.
+  // 20,000 launches, where most buffers are short-lived, and one in ten is a
+  // residual.
   constexpr unsigned kEvents = 20000;
   for (unsigned event = 0; event < kEvents / 2; ++event)
     planner.add(256 * (1 + random() % 64), event,

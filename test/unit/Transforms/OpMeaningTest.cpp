@@ -16,7 +16,7 @@ class OpMeaningTest : public testing::Test {
 protected:
   OpMeaningTest() { context.loadDialect<TEDialect, func::FuncDialect>(); }
 
-  /// The relation of the first op of a function of `body`.
+  /// The axis relation of the first op of a function with `body`.
   AxisRelation relationOf(const std::string &arguments,
                           const std::string &body) {
     module = parseSourceString<ModuleOp>(

@@ -19,7 +19,8 @@ Order orderOf(const OverlapPlanner &planner) {
   return {planner.getOrder().begin(), planner.getOrder().end()};
 }
 
-/// dx = reduce_scatter(product), dw = product of all_gather: as emitted.
+/// dx = reduce_scatter(GEMM), dw = GEMM of all_gather, in the order of
+/// emission.
 Launches columnBackward() {
   return {
       {5, false, 0, {}},      // 0: dy
@@ -36,13 +37,13 @@ TEST(OverlapPlanner, GatherRunsBesideDgradAndScatterBesideWgrad) {
   EXPECT_EQ(planner.serialMicroseconds(), 605);
   planner.plan();
   EXPECT_EQ(orderOf(planner), Order({0, 3, 1, 2, 4}));
-  // Products one after the other, with what contention and waits cost.
+  // GEMMs run one after the other, plus the costs of contention and waits.
   EXPECT_GT(planner.microseconds(), 405);
   EXPECT_LT(planner.microseconds(), 445);
 }
 
-// Without leave to pass each other the gather is behind the scatter, and the
-// product that needs it waits for both.
+// If collectives may not pass each other, the gather is after the scatter, and
+// the GEMM that needs it waits for both.
 TEST(OverlapPlanner, CollectivesKeepTheirOrderWhereTheyMust) {
   const Launches launches = columnBackward();
   OverlapPlanner planner(launches, /*mayReorder=*/false);
@@ -51,8 +52,8 @@ TEST(OverlapPlanner, CollectivesKeepTheirOrderWhereTheyMust) {
   EXPECT_GE(planner.microseconds(), 600);
 }
 
-// Data and scales are gathered by two collectives; one of them alone gains
-// nothing.
+// Data and scales are gathered by two collectives; moving only one of them
+// gains nothing.
 TEST(OverlapPlanner, RunsOfCollectivesMoveTogether) {
   const Launches launches = {
       {200, false, 0, {}},     // 0: dgrad
@@ -82,7 +83,7 @@ TEST(OverlapPlanner, WaitsAreFilledFromBelow) {
   EXPECT_EQ(orderOf(planner), Order({0, 2, 3, 1, 4}));
 }
 
-// What follows a cotangent is run in a call of its own.
+// Launches after the first use of a cotangent run in a separate call.
 TEST(OverlapPlanner, SegmentsStayApart) {
   const Launches launches = {
       {200, false, 0, {}},  // 0
@@ -108,8 +109,9 @@ TEST(OverlapPlanner, NothingToHideBehindIsNoGain) {
   EXPECT_GE(planner.microseconds(), planner.serialMicroseconds());
 }
 
-// Whatever moves, a launch stays below all it needs, in its segment; and the
-// plan of a program is always the same, and not longer than it was.
+// A launch never moves before a launch that it needs, or out of its segment.
+// The plan of a program is always the same, and never slower than the original
+// order.
 TEST(OverlapPlanner, RandomProgramsKeepTheirMeaning) {
   unsigned moved = 0;
   for (int round = 0; round < 200; ++round) {

@@ -1,8 +1,7 @@
 //===- QuantPolicyTest.cpp - what a recipe means for one GEMM -------------===//
 //
-// The tables of the recipes, written out: every role, every GEMM, every
-// override. The expectations come from the recipes' definitions, not from the
-// code under test.
+// The tables of the recipes, for every role, GEMM and override. The expected
+// values are from the recipes' definitions, not from the code under test.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,7 +31,7 @@ protected:
     return QuantPolicy(attr);
   }
 
-  /// The cast type of a 256x512 tensor, as text.
+  /// The type of the cast of a 256x512 tensor, as text.
   std::string cast(const std::string &recipe, TensorRole role,
                    unsigned contract) {
     std::string text;
@@ -100,7 +99,7 @@ TEST_F(QuantPolicyTest, NoGemmMeetsTwoE5M2Operands) {
 }
 
 TEST_F(QuantPolicyTest, AccumulationPerGemm) {
-  // fprop, dgrad, wgrad
+  // In the order fprop, dgrad, wgrad.
   auto fast = [&](const std::string &recipe) {
     std::string text;
     for (Gemm gemm : allGemms)
@@ -141,7 +140,8 @@ TEST_F(QuantPolicyTest, ReasonNamesTheRecipeOrTheOverride) {
 }
 
 TEST_F(QuantPolicyTest, SizeRulesAreThoseOfTheGemm) {
-  // The contracted axis needs 16; outer axes 8, but any a per tensor.
+  // The contracted axis is a multiple of 16. Outer axes are multiples of 8, or
+  // any size for per-tensor scaling.
   struct Case {
     const char *recipe;
     Gemm gemm;
@@ -166,7 +166,7 @@ TEST_F(QuantPolicyTest, SizeRulesAreThoseOfTheGemm) {
       {"float8_current_scaling", Gemm::Wgrad, {16, 3, 8}, ""},
       {"float8_current_scaling", Gemm::Wgrad, {8, 8, 8}, "M"},
       {"float8_current_scaling", Gemm::Wgrad, {16, 8, 4}, "K"},
-      // Of a weight [K, N], N is the axis of the columns of its gradient.
+      // N of a weight [K, N] is the axis of the columns of its gradient.
       {"float8_current_scaling", Gemm::Wgrad, {16, 8, 3}, "", true},
       {"float8_current_scaling", Gemm::Wgrad, {16, 4, 8}, "N", true},
       {"float8_current_scaling", Gemm::Fprop, {1, 8, 16}, "", true},
@@ -250,7 +250,7 @@ TEST_F(QuantPolicyTest, RowScalesHaveNoBackward) {
   EXPECT_EQ(policy(rows).refusal(Gemm::Fprop, bf16, bf16, false), "");
   for (Gemm gemm : {Gemm::Dgrad, Gemm::Wgrad}) {
     EXPECT_NE(policy(rows).refusal(gemm, bf16, bf16, false), "");
-    // The rows of a custom recipe's fprop leave its backward alone.
+    // Row scales in the fprop of a custom recipe do not affect its backward.
     EXPECT_EQ(policy("custom, {fprop = #te.recipe<" + rows +
                      ">, dgrad = #te.recipe<mxfp8_block_scaling>, "
                      "wgrad = #te.recipe<mxfp8_block_scaling>}")
@@ -274,7 +274,7 @@ TEST_F(QuantPolicyTest, GroupsAreRefusedByTheTable) {
     EXPECT_FALSE(refused(recipe, Target::Reference, false, f16));
     EXPECT_TRUE(refused(recipe, Target::Sm100, false, bf16));
   }
-  // Emulated products are those of high precision.
+  // Emulated GEMMs have the constraints of high precision.
   for (Target target : {Target::Sm90, Target::Reference})
     EXPECT_EQ(refused("mxfp8_block_scaling", target, true, bf16),
               refused("high_precision", target, false, bf16));
@@ -328,7 +328,7 @@ TEST_F(QuantPolicyTest, FlatShardsAreCastWhereNoBlockNeedsAllOfItsElements) {
         refusal("nvfp4_block_scaling, {four_over_six = weights}", contract, 78),
         "");
   }
-  // Rows of 1x16 blocks are runs of the weight, columns are not.
+  // The rows of 1x16 blocks are runs of the weight; the columns are not.
   const char *const oneRow = "nvfp4_block_scaling, {w_2d = false}";
   EXPECT_EQ(refusal(oneRow, 1, 78), "");
   EXPECT_EQ(refusal(oneRow, 0, 78), "a flat shard cuts blocks of scheme "

@@ -10,7 +10,7 @@ using namespace mlir::te;
 
 namespace {
 
-/// Most bytes of columns alive at once, counted op by op.
+/// The most bytes of columns that are alive at once, counted for each op.
 int64_t mostHeld(llvm::ArrayRef<ColumnUses> columns,
                  llvm::ArrayRef<KeptUses> kept) {
   int64_t most = 0;
@@ -37,7 +37,8 @@ int64_t totalMoved(llvm::ArrayRef<ColumnUses> columns,
   return sum;
 }
 
-/// Two layers, two micro-batches: the inner layer's uses are closer together.
+/// Two layers and two micro-batches: the uses of the inner layer are closer
+/// together.
 const ColumnUses twoLayers[] = {{100, 0, {30, 60}}, {50, 10, {20, 50}}};
 
 } // namespace
@@ -62,7 +63,7 @@ TEST(TransposePolicy, TheSmallestBudgetIsWhatOneOpReads) {
 }
 
 TEST(TransposePolicy, TheSmallestBudgetKeepsWhatNobodyElseIsThereWith) {
-  // Between 10 and 20 only the second layer's columns exist.
+  // Between 10 and 20, only the second layer's columns are alive.
   EXPECT_EQ(keepWithin(twoLayers, 100),
             (llvm::SmallVector<KeptUses>{{false, false}, {true, false}}));
 }

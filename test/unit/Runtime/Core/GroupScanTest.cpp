@@ -1,7 +1,7 @@
 //===- GroupScanTest.cpp - how a warp finds groups, on the host -----------===//
 //
-// group_scan.cuh as a warp of threads (HostWarp.h), against the plain walk over
-// the sizes, also for those that no host has checked.
+// Tests group_scan.cuh with a warp of host threads (HostWarp.h) against a
+// simple loop over the sizes, including sizes that the host did not check.
 //
 //===----------------------------------------------------------------------===//
 
@@ -57,7 +57,7 @@ TEST(GroupScan, FindsTheGroupsOfAnyRows) {
     for (uint32_t row = 0; row < rows; ++row)
       expected.push_back(
           groupOfRow(p.sizes.data(), groups, rows, alignment, row));
-    // Those of a tile, of one row, and all.
+    // The sizes of a tile, of one row, and of all rows.
     const auto tile = static_cast<uint32_t>(random() % rows);
     for (auto [from, to] : {std::pair(tile, tile + 128),
                             {tile, tile + 1},

@@ -22,7 +22,7 @@ using namespace te::rt::cuda;
 
 namespace {
 
-/// As a warp makes it: 32 lanes, each with a run of groups.
+/// As a warp computes it: 32 lanes, each with a run of groups.
 std::vector<GroupSlot> makeSlots(const GroupShape &shape,
                                  const std::vector<int32_t> &sizes) {
   std::vector<GroupSlot> slots(shape.groups + 2);
@@ -76,7 +76,7 @@ std::vector<Problem> problems() {
           extent += (size + alignment - 1) / alignment * alignment;
         }
         p.shape.rows = std::max(extent + alignment * below(5), alignment);
-        // What no host has checked.
+        // Sizes that the host did not check.
         if (round == 4)
           p.sizes[below(groups)] = INT32_MIN;
         if (round == 5) {
@@ -104,7 +104,7 @@ TEST(GroupTiles, RowsAreCoveredOnce) {
       for (uint32_t clusters : {1u, 66u}) {
         const std::vector<GroupSlot> slots = makeSlots(p.shape, p.sizes);
         const uint32_t colTiles = (n + kClusterTileN - 1) / kClusterTileN;
-        // What each row of each column tile was made as: -1 for a zero.
+        // The group of each row of each column tile; -1 for a row of zeros.
         std::vector<int> made(size_t{p.shape.rows} * colTiles, -2);
         for (uint32_t cluster = 0; cluster < clusters; ++cluster) {
           GroupRowWalk walk(slots.data(), p.shape.groups, n, cluster, clusters);
@@ -136,7 +136,7 @@ TEST(GroupTiles, EachGroupHasEveryTileOfItsResult) {
         const uint32_t tiles = p.shape.groups *
                                ((m + kClusterTileM - 1) / kClusterTileM) *
                                ((n + kClusterTileN - 1) / kClusterTileN);
-        // Where the rows of each piece end.
+        // The last row of each piece.
         std::map<std::tuple<uint32_t, uint32_t, uint32_t>, uint32_t> made;
         uint64_t least = UINT64_MAX, most = 0;
         for (uint32_t cluster = 0; cluster < clusters; ++cluster) {
@@ -159,7 +159,7 @@ TEST(GroupTiles, EachGroupHasEveryTileOfItsResult) {
           least = std::min(least, work);
           most = std::max(most, work);
         }
-        // Pieces of a column of tiles follow each other, from row 0 to m.
+        // The pieces of a column of tiles are contiguous from row 0 to m.
         uint32_t end = m;
         for (const auto &[piece, rowEnd] : made) {
           ASSERT_EQ(std::get<2>(piece), end == m ? 0 : end);
@@ -174,13 +174,13 @@ TEST(GroupTiles, EachGroupHasEveryTileOfItsResult) {
         ASSERT_EQ(columns.size(),
                   uint64_t{p.shape.groups} *
                       ((n + kClusterTileN - 1) / kClusterTileN));
-        // No cluster has more than one tile of the largest group to spare.
+        // No cluster has more than one additional tile of the largest group.
         ASSERT_LE(most - least, slots[0].size);
       }
 }
 
 TEST(GroupTiles, LastWaveIsComputedInHalves) {
-  // What is left for each cluster, in rows of tiles.
+  // The rest of each cluster, in rows of tiles.
   const auto busiest = [](uint32_t tiles, uint32_t clusters) {
     const uint32_t whole = wholeTiles(tiles, clusters);
     uint32_t most = 0;
@@ -200,7 +200,8 @@ TEST(GroupTiles, LastWaveIsComputedInHalves) {
       EXPECT_EQ(made, kClusterTileM);
     return most;
   };
-  // 54 waves and 20 tiles; 31 and 2; a full last wave; more than half of one.
+  // Cases: 54 waves and 20 tiles; 31 and 2; a full last wave; more than half of
+  // one.
   EXPECT_EQ(busiest(3584, 66), 54 * kClusterTileM + kClusterTileM / 2);
   EXPECT_EQ(busiest(2048, 66), 31 * kClusterTileM + kClusterTileM / 2);
   EXPECT_EQ(busiest(132, 66), 2 * kClusterTileM);
@@ -221,7 +222,7 @@ TEST(GroupTiles, IterationsCoverEachPieceOnce) {
         for (uint32_t cluster = 0; cluster < generations * clusters;
              ++cluster) {
           uint32_t next = firstPiece(cluster, clusters, iterations);
-          // Clusters that run together compute neighbouring pieces.
+          // Clusters that run at the same time compute neighbouring pieces.
           ASSERT_EQ(next % clusters, cluster % clusters);
           for (uint32_t left = iterations; left > 0 && next < pieces; --left) {
             ++made[next];

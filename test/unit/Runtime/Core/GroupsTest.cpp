@@ -1,7 +1,7 @@
 //===- GroupsTest.cpp - binding process groups, on the CPU ----------------===//
 //
-// The rules that hold on every backend, and what the reference backend has of
-// groups: those of one rank.
+// The rules of groups for every backend, and the groups of one rank of the
+// reference backend.
 //
 //===----------------------------------------------------------------------===//
 
@@ -79,7 +79,7 @@ TEST_F(Groups, UnboundOneIsNamedWithTheBoundOnes) {
                "'group_id' to be a group bound to the context (3, 9), but got "
                "7; bind it with te_rt_context_bind_group before the instance "
                "is created");
-  // Nothing was created, so the advice can be followed.
+  // Nothing was created, so the user can follow the advice.
   ASSERT_EQ(te_rt_context_bind_group(context, 7, nullptr, 1, 0), TE_RT_OK);
   EXPECT_EQ(te_rt_instance_create(context, &maximum, &instance), TE_RT_OK);
 }
@@ -125,15 +125,16 @@ TEST_F(Groups, ReferenceConnectsNoProcesses) {
           "the reference backend does not connect processes: expected 'size' "
           "to be 1, but got 2; give it a communicator of the program with "
           "te_rt_context_bind_communicator, or use the 'cuda' backend");
-  // A group that could not be bound is not bound.
+  // If binding a group fails, the group is not bound.
   EXPECT_EQ(te_rt_context_bind_group(context, 7, nullptr, 1, 0), TE_RT_OK);
 }
 
 //===----------------------------------------------------------------------===//
-// Communicators of the host program; several processes: test/unit/Runtime/Mpi
+// Communicators of the host program. test/unit/Runtime/Mpi tests several
+// processes.
 //===----------------------------------------------------------------------===//
 
-/// What the communicators below do, and what they were asked for.
+/// The results of the communicators below, and the calls that they got.
 struct Exchange {
   te_rt_status status = TE_RT_OK;
   std::string text;
@@ -188,7 +189,7 @@ TEST_F(Groups, CommunicatorsFailInTheirOwnWords) {
     EXPECT_EQ(self.timeout, 1234);
     EXPECT_EQ(self.calls, 1);
   }
-  // A group that could not be bound is not bound.
+  // If binding a group fails, the group is not bound.
   EXPECT_EQ(te_rt_context_bind_group(context, 7, nullptr, 1, 0), TE_RT_OK);
 }
 

@@ -1,9 +1,9 @@
 //===- HostWarp.h - device code of warps as threads of the host -----------===//
 //
-// Include it before the header with the device code. Threads of the host are
-// those of one block; what lanes exchange passes through an array, between
-// barriers. So a part of a kernel can be tested without a GPU: not its speed,
-// and of races only those that show.
+// Include this file before the header with the device code. Threads of the host
+// run one block, and lanes exchange values through an array between barriers.
+// This tests a part of a kernel without a GPU, except for its speed and for
+// races that do not occur on the host.
 //
 //===----------------------------------------------------------------------===//
 
@@ -39,7 +39,7 @@ inline thread_local Thread threadIdx;
 inline thread_local Warp *warpOfThread = nullptr;
 inline thread_local std::barrier<> *blockOfThread = nullptr;
 
-/// `value` of every lane, as read(values) sees them.
+/// `value` of every lane; read(values) selects the result.
 template <typename Read> uint32_t exchange(uint32_t value, Read read) {
   warpOfThread->exchanged[threadIdx.x % kLanes] = value;
   warpOfThread->lanes.arrive_and_wait();
@@ -48,7 +48,7 @@ template <typename Read> uint32_t exchange(uint32_t value, Read read) {
   return result;
 }
 
-/// Runs body() in every thread of a block of that many warps.
+/// Runs body() in every thread of a block with this many warps.
 template <typename Body> void runBlock(unsigned warps, Body body) {
   blockDim.x = warps * kLanes;
   std::barrier<> all(blockDim.x);
@@ -76,7 +76,7 @@ inline uint32_t shflUp(unsigned, uint32_t value, uint32_t distance) {
     return all[lane < distance ? lane : lane - distance];
   });
 }
-/// The lanes for whose values holds() does.
+/// The mask of the lanes whose values satisfy holds().
 template <typename Holds> uint32_t lanesWhere(uint32_t value, Holds holds) {
   return exchange(value, [=](const uint32_t *all) {
     uint32_t bits = 0;

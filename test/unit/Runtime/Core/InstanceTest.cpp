@@ -1,6 +1,6 @@
 //===- InstanceTest.cpp - running a module of several launches ------------===//
 //
-// y = 2x through the arena: a copy, then an addition, by both ways to run.
+// y = 2x through the arena: a copy, then an addition, with both ways to run.
 //
 //===----------------------------------------------------------------------===//
 
@@ -85,15 +85,15 @@ TEST_F(Instance, PartsRunTheirLaunchesAlone) {
     other[i] = 1000;
     y[i] = -1;
   }
-  // The first part leaves x in the arena; the second adds it to what it finds
-  // in the argument now.
+  // The first part copies x to the arena. The second adds it to the current
+  // value of the argument.
   void *first[] = {x, y}, *second[] = {other, y};
   ASSERT_EQ(te_rt_instance_run_part(instance, first, nullptr, 0, 1), TE_RT_OK)
       << te_rt_last_error();
   EXPECT_EQ(y[5], -1);
   ASSERT_EQ(te_rt_instance_run_part(instance, second, nullptr, 1, 2), TE_RT_OK);
   EXPECT_EQ(y[5], 1005);
-  // The next whole run is whole.
+  // The next run of the whole step runs both parts.
   ASSERT_EQ(te_rt_instance_run(instance, first, nullptr), TE_RT_OK);
   EXPECT_EQ(y[5], 10);
 
@@ -159,7 +159,7 @@ TEST_F(Instance, EachPartHasAGraph) {
   ASSERT_EQ(te_rt_instance_run_graph(counted, first), TE_RT_OK);
   EXPECT_EQ(y[5], 2 * x[5]);
   EXPECT_EQ(stepsRun, 3);
-  // The graphs of parts are still there.
+  // The graphs of parts still exist.
   ASSERT_EQ(te_rt_instance_run_part_graph(counted, second, nullptr, 1, 2),
             TE_RT_OK);
   EXPECT_EQ(stepsRun, 3);
@@ -175,7 +175,7 @@ TEST_F(Instance, MemoryOfAGraphCannotBeFreed) {
   void *memory[3];
   for (void *&pointer : memory)
     ASSERT_EQ(te_rt_alloc(context, 4 * kCount * 4, &pointer), TE_RT_OK);
-  // Inside of an allocation.
+  // An address inside of an allocation.
   void *arguments[] = {memory[0], static_cast<char *>(memory[1]) + kCount * 4};
   ASSERT_EQ(te_rt_instance_run_graph(instance, arguments), TE_RT_OK);
   for (int i : {0, 1}) {
@@ -188,11 +188,11 @@ TEST_F(Instance, MemoryOfAGraphCannotBeFreed) {
                   "instance, before");
   }
   EXPECT_EQ(te_rt_free(context, memory[2]), TE_RT_OK);
-  // Still there: the graph runs, and the memory can be read.
+  // The memory still exists: the graph runs, and the memory can be read.
   ASSERT_EQ(te_rt_instance_run_graph(instance, arguments), TE_RT_OK);
   EXPECT_EQ(te_rt_instance_release_graph(instance), TE_RT_OK);
   EXPECT_EQ(te_rt_free(context, memory[0]), TE_RT_OK);
-  // A graph that is gone with its instance holds nothing either.
+  // An instance that is destroyed with its graph does not keep the memory.
   arguments[0] = memory[1];
   ASSERT_EQ(te_rt_instance_run_graph(instance, arguments), TE_RT_OK);
   EXPECT_EQ(te_rt_free(context, memory[1]), TE_RT_INVALID_ARGUMENT);
@@ -242,7 +242,7 @@ TEST(GroupSizes, TheFirstBadOneIsNamed) {
       message({3, -1, 70}, 64, 16),
       "te_rt_check_group_sizes: expected 'group_sizes[1]' to be from 0 to "
       "the 48 rows that are left of 64, but got -1");
-  // 3 rows take 16.
+  // 3 rows need the space of 16.
   EXPECT_EQ(
       message({3, 49}, 64, 16),
       "te_rt_check_group_sizes: expected 'group_sizes[1]' to be from 0 to "
@@ -281,7 +281,7 @@ TEST_F(Instance, TraceReportsEachLaunchAndComputesTheSame) {
   for (const Traced &launch : traced)
     EXPECT_GE(launch.milliseconds, 0);
 
-  // A run after it tells nobody.
+  // A later run reports nothing.
   ASSERT_EQ(te_rt_instance_run(instance, arguments, nullptr), TE_RT_OK);
   EXPECT_EQ(traced.size(), 2u);
 }
@@ -331,7 +331,7 @@ TEST(Allocation, EmptyOnesAreUnique) {
 //===----------------------------------------------------------------------===//
 
 // Copies x, copies that to the result's summand on the side stream, and then
-// writes y over the first copy, having waited for the second, or not.
+// overwrites the first copy with y, with or without waiting for the second.
 bool waitsBeforeItWrites = true;
 te_rt_status loadStreams(te_rt_instance *instance) {
   for (int32_t slot = 0; slot < 4; ++slot) {
@@ -353,8 +353,8 @@ void stepStreams(te_rt_instance *instance, char *arena,
     te_rt_launch(instance, slot, launches[slot]);
 }
 
-// The side stream is as late as its waits allow, so that a program which lacks
-// one has another result, on every run.
+// The side stream is delayed as long as its waits permit, so that a missing
+// wait changes the result in every run.
 TEST_F(Instance, SideStreamIsLate) {
   float x[kCount], y[kCount], z[kCount];
   void *arguments[] = {x, y, z};
@@ -381,7 +381,7 @@ TEST_F(Instance, SideStreamIsLate) {
           ASSERT_EQ(te_rt_instance_run_part(streams, arguments, nullptr, slot,
                                             slot + 1),
                     TE_RT_OK);
-      // A part ends with both streams, so nothing is late beyond it.
+      // A part ends with both streams, so it leaves no work for later.
       EXPECT_EQ(z[7], waits || way == 3 ? 7 : -1) << "way " << way;
     }
     te_rt_instance_destroy(streams);

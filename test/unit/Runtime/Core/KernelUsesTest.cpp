@@ -1,7 +1,6 @@
 //===- KernelUsesTest.cpp - which modules a runtime takes -----------------===//
 //
-// A module is refused where a kernel that it uses is missing or has changed,
-// and nowhere else.
+// A module is rejected only if a kernel that it uses is missing or has changed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,8 +24,8 @@ uint64_t hashOf(const char *kernel) {
 
 class KernelUses : public testing::Test {
 protected:
-  /// The answer to a module that uses `copy` and `pointwise`, of a runtime with
-  /// these rows.
+  /// The result of loading a module with `copy` and `pointwise` in a runtime
+  /// with these rows.
   Status check() {
     te_rt_module module = {};
     module.kernels = uses.data();
@@ -84,7 +83,7 @@ TEST_F(KernelUses, ARowThatIsUsedMayNotGo) {
             "this runtime's release");
 }
 
-// A module that is newer than the runtime gets no instance.
+// A module that is newer than the runtime cannot be loaded.
 TEST_F(KernelUses, CreatingAnInstanceChecksThem) {
   te_rt_context *context = nullptr;
   te_rt_instance *instance = nullptr;

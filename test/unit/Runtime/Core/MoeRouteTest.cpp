@@ -1,8 +1,8 @@
 //===- MoeRouteTest.cpp - the kernel that routes, on the host -------------===//
 //
-// route.cuh as a block of a few warps (HostWarp.h), against a walk over the
-// entries for each group: with a capacity, with fewer rows than entries, and
-// with entries that go nowhere.
+// Tests route.cuh with a block of a few warps (HostWarp.h) against a loop over
+// the entries of each group: with a capacity, with fewer rows than entries, and
+// with entries without a valid group.
 //
 //===----------------------------------------------------------------------===//
 
@@ -62,7 +62,7 @@ TEST(MoeRoute, EntriesAreInOrder) {
       }
 }
 
-// Every group has its capacity, whatever chose it.
+// Every group has its capacity, for any number of entries.
 TEST(MoeRoute, PaddedGroupsHaveTheirCapacity) {
   std::mt19937 random(5);
   for (int64_t entries : {0, 5, 300, 1500})
@@ -73,7 +73,7 @@ TEST(MoeRoute, PaddedGroupsHaveTheirCapacity) {
         std::vector<int64_t> taken(groups);
         int64_t lost = 0;
         for (int64_t i = 0; i < entries; ++i) {
-          // Few groups are chosen, and some ids are none.
+          // Few groups have entries, and some ids are invalid.
           const int64_t g =
               static_cast<int64_t>(random() % (groups / 2 + 3)) - 1;
           ids.push_back(static_cast<int32_t>(g));

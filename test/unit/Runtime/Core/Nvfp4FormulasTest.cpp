@@ -1,7 +1,7 @@
 //===- Nvfp4FormulasTest.cpp - 4-bit rounding and its random bits ---------===//
 //
-// The formulas of Core/Nvfp4.h apart from any kernel, against their definition:
-// nearest magnitudes by search, known answers of the generator.
+// The formulas of Core/Nvfp4.h are compared with their definition, without a
+// kernel: the nearest magnitudes by search, and known results of the generator.
 //
 //===----------------------------------------------------------------------===//
 
@@ -42,8 +42,8 @@ uint32_t stochastic(double m, uint32_t random) {
   return low + (std::floor(65536 * place) + random >= 65536 ? 1 : 0);
 }
 
-// A prime stride through all positive floats, and all those next to a tie, a
-// magnitude, or a 512th.
+// A prime stride through all positive floats, and all those next to a midpoint,
+// a magnitude, or a multiple of 1/512.
 template <typename Body> void forEachMagnitude(Body body) {
   for (uint32_t bits = 0; bits <= 0x7f800000u; bits += 1009)
     body(std::bit_cast<float>(bits));
@@ -77,7 +77,7 @@ TEST(Nvfp4Formulas, StochasticCode) {
         ASSERT_EQ(stochastic(i / 512.0, random),
                   e2m1CodeStochastic(i / 512.0f, random))
             << i / 512.0 << " with " << random;
-  // Where one of all random numbers decides.
+  // Cases in which one of all random numbers makes the difference.
   for (double low : {0.0, 1.5, 2.5, 4.5})
     for (uint32_t place = 0; place < 65536; place += 97)
       for (double off : {0.0, 0.75})
@@ -114,7 +114,8 @@ TEST(Nvfp4Formulas, PhiloxKnownAnswers) {
   expect(philox(0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822,
                 0x299f31d0),
          0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1);
-  // Where a group, an offset, a usage, a seed and a stream go.
+  // The position of a group, an offset, a usage, a seed and a stream in the
+  // counter and the key.
   const PhiloxWords words = nvRandom(0x1234567890abcdef, 1, 7, 8, 9);
   const PhiloxWords same = philox(0x90abcdef, 0x12345678, 8, 1, 7, 9);
   expect(words, same.word[0], same.word[1], same.word[2], same.word[3]);

@@ -11,8 +11,8 @@ using namespace te::rt;
 
 namespace {
 
-// Decoding and encoding again is the identity on every code that is not a NaN,
-// or an infinity of a type that saturates.
+// Decoding and encoding again returns every code, except NaN, and infinities of
+// types that saturate.
 TEST(Types, RoundTripOfEveryCode) {
   for (uint32_t code = 0; code < 256; ++code) {
     const float e4m3 = e4m3ToFloat(code), e5m2 = e5m2ToFloat(code);
@@ -29,7 +29,7 @@ TEST(Types, RoundTripOfEveryCode) {
   }
 }
 
-// The compiler's own half type is an independent implementation.
+// The compiler's half type is an independent implementation.
 TEST(Types, F16EqualsTheCompilers) {
   for (uint32_t bits = 0; bits < 0xff800000u; bits += 1009) {
     const float value = std::bit_cast<float>(bits);
@@ -52,8 +52,8 @@ TEST(Types, Saturation) {
   EXPECT_EQ(floatToBf16(3.4028235e38f), 0x7f80);
 }
 
-// Against the definition, at every power of two and both its neighbours; casts
-// reach only a part of these arguments.
+// Compares with the definition at every power of two and both neighbours. Casts
+// use only some of these arguments.
 TEST(Types, E8M0IsTheLeastPowerNotBelow) {
   EXPECT_EQ(math::e8m0RoundUp(0.0f), 0);
   EXPECT_EQ(math::e8m0RoundUp(INFINITY), 0xfe);
@@ -82,7 +82,7 @@ TEST(Types, E2M1Codes) {
     EXPECT_EQ(math::e2m1ToFloat(code), magnitudes[code]);
     EXPECT_EQ(math::e2m1ToFloat(code | 8), -magnitudes[code]);
     EXPECT_TRUE(std::signbit(math::e2m1ToFloat(code | 8)));
-    // Only the low four bits count.
+    // Only the low four bits matter.
     EXPECT_EQ(math::e2m1ToFloat(code | 0xfff0), magnitudes[code]);
   }
   const uint8_t bytes[] = {0x21, 0xf7};

@@ -1,6 +1,6 @@
 //===- CudaBackendTest.cpp - context, memory, timer, graphs ---------------===//
 //
-// The backend by itself on the fake vendor libraries.
+// The backend without the C ABI, on the fake vendor libraries.
 //
 //===----------------------------------------------------------------------===//
 
@@ -57,7 +57,7 @@ TEST_F(CudaBackend, NamesTheMissingLibrary) {
   EXPECT_EQ(backend, nullptr);
 }
 
-// Only a step with attention needs cuDNN, and only what it can take.
+// Only steps with attention need cuDNN, and only attention that it supports.
 TEST_F(CudaBackend, AttentionOfNothingNeedsNoLibrary) {
   std::unique_ptr<Backend> backend;
   LibraryPaths paths = fakePaths();
@@ -216,8 +216,8 @@ TEST_F(CudaBackend, FindsKernelsByName) {
   EXPECT_EQ(book().count("cuFuncSetAttribute"), 1);
   EXPECT_STATUS(device.function("te_no_such_kernel", &function), TE_RT_INTERNAL,
                 "no embedded module has the kernel 'te_no_such_kernel'");
-  // No module is asked for a kernel it does not have: such calls fail, and a
-  // tool that watches the driver reports each.
+  // No module is asked for a kernel that it does not have, because such calls
+  // fail and tools that observe the driver report them.
   EXPECT_EQ(book().count("cuModuleGetFunction"), 2);
   for (CUmodule module : device.modules)
     driver.cuModuleUnload(module);

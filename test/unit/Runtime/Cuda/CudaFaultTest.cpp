@@ -1,8 +1,8 @@
 //===- CudaFaultTest.cpp - every vendor call fails once -------------------===//
 //
-// One long scenario is run again and again; each time another call of it fails,
-// with each of three codes. Whatever happens, the status names the call,
-// nothing is used after its end and nothing is left alive.
+// One long scenario is run repeatedly. Each time, another call fails with each
+// of three codes. In all cases, the status names the call, nothing is used
+// after its end, and nothing remains alive.
 //
 //===----------------------------------------------------------------------===//
 
@@ -51,7 +51,7 @@ Status runOnce(Backend &backend) {
   TE_RT_RETURN_IF_FAILED(backend.plan_transpose_scaled(
       {.matrices = 1, .rows = 512, .cols = 512, .scheme = TE_RT_BLOCK_128X128},
       &plans[2]));
-  // One block serves as every operand and result.
+  // One block is used for all operands and results.
   void *memory = nullptr, *scratch = nullptr;
   TE_RT_RETURN_IF_FAILED(backend.alloc(512 * 512 * 4, &memory));
   TE_RT_RETURN_IF_FAILED(backend.alloc(1 << 16, &scratch));
@@ -96,8 +96,8 @@ Status CudaFault::scenario() {
   return runOnce(*backend);
 }
 
-/// Calls whose failure need not fail the program: releases, and everything that
-/// only serves to find a better algorithm.
+/// Calls whose failure may be ignored: releases, and calls that only serve to
+/// find a better algorithm.
 const std::set<std::string> mayPass = {
     "cuDevicePrimaryCtxRelease",
     "cuEventDestroy",
@@ -110,15 +110,15 @@ const std::set<std::string> mayPass = {
     "cublasLtMatmulDescDestroy",
     "cublasLtMatmulPreferenceDestroy",
     "cublasLtMatrixLayoutDestroy",
-    // In destructors.
+    // Calls of destructors.
     "cuCtxSetCurrent",
     "cuStreamSynchronize",
-    // While tuning.
+    // Calls while tuning.
     "cuMemAlloc",
     "cublasLtMatmul",
     "cublasLtMatmulAlgoCheck",
     "cublasLtMatmulDescSetAttribute",
-    // "Not supported" is an answer.
+    // "Not supported" is a valid result.
     "cublasLtMatmulAlgoGetHeuristic",
 };
 
@@ -145,7 +145,7 @@ TEST_F(CudaFault, EveryCallMayFail) {
         continue;
       }
       ++numFailures;
-      // A launch is named by its kernel.
+      // The error of a launch names the kernel.
       const std::string name =
           book().failedCall == "cuLaunchKernel" ? "te_" : book().failedCall;
       EXPECT_NE(status.message.find(name), std::string::npos);
@@ -153,7 +153,7 @@ TEST_F(CudaFault, EveryCallMayFail) {
                                     TE_RT_UNSUPPORTED};
       EXPECT_EQ(status.code, codes[variant]);
     }
-  // Most calls matter.
+  // Most calls must not be ignored.
   EXPECT_GT(numFailures, numCalls);
 }
 

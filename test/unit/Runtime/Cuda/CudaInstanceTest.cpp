@@ -1,7 +1,7 @@
 //===- CudaInstanceTest.cpp - compiled steps on the cuda backend ----------===//
 //
-// The C ABI above the cuda backend, on the fake vendor libraries, found the way
-// a program finds the real ones: by their names.
+// The C ABI of the cuda backend on the fake vendor libraries, which are found
+// by name like the real ones.
 //
 //===----------------------------------------------------------------------===//
 
@@ -53,7 +53,7 @@ class CudaInstance : public FakeCudaTest {
 protected:
   void SetUp() override {
     FakeCudaTest::SetUp();
-    // A library that is loaded already is found by its name.
+    // A library that is already loaded is found by its name.
     driver = dlopen(fakePaths().driver[0].c_str(), RTLD_NOW);
     cublasLt = dlopen(fakePaths().cublasLt[0].c_str(), RTLD_NOW);
     ASSERT_NE(driver, nullptr) << dlerror();
@@ -108,7 +108,7 @@ TEST_F(CudaInstance, GraphIsCapturedOnceAndReplayed) {
   EXPECT_EQ(book().count("cublasLtMatmul"), 2);
   EXPECT_EQ(book().count("cuGraphLaunch"), 3);
 
-  // A replay is nothing but the graph's launch.
+  // A replay only launches the graph.
   book().calls.clear();
   ASSERT_OK(te_rt_instance_run_graph(instance, arguments));
   EXPECT_EQ(book().calls, Strings({"cuCtxSetCurrent", "cuGraphLaunch"}));
@@ -129,7 +129,7 @@ TEST_F(CudaInstance, GraphThatCannotBeUpdatedIsMadeAgain) {
   ASSERT_OK(te_rt_instance_run_graph(instance, arguments));
   void *other[] = {arguments[1], arguments[1], arguments[2]};
   book().calls.clear();
-  // Context, begin, two products, end, the update.
+  // The calls are: context, begin, two GEMMs, end, the update.
   book().failCall(6, 1);
   ASSERT_OK(te_rt_instance_run_graph(instance, other));
   EXPECT_EQ(book().failedCall, "cuGraphExecUpdate");
@@ -155,7 +155,7 @@ TEST_F(CudaInstance, FailedLaunchIsLocatedAndEndsTheCapture) {
                 .find("cublasLtMatmul: CUBLAS_STATUS_EXECUTION_FAILED"),
             std::string::npos)
       << te_rt_last_error();
-  // Context, begin, first product, second product.
+  // The calls are: context, begin, first GEMM, second GEMM.
   book().failCall(4, 1);
   EXPECT_EQ(te_rt_instance_run_graph(instance, arguments), TE_RT_DEVICE_ERROR);
   ASSERT_OK(te_rt_instance_run_graph(instance, arguments));
@@ -180,7 +180,7 @@ TEST_F(CudaInstance, TraceWaitsForEachLaunchBetweenItsEvents) {
 }
 
 TEST_F(CudaInstance, TraceStopsAtAFailedLaunchAndIsOverThen) {
-  // Context, its event, the first product.
+  // The calls are: context, its event, the first GEMM.
   Strings traced;
   book().failCall(3, 1);
   EXPECT_EQ(te_rt_instance_trace(instance, arguments, noteSlot, &traced),

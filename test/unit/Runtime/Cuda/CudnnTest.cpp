@@ -1,8 +1,8 @@
 //===- CudnnTest.cpp - attention of the cuda backend on a fake cuDNN ------===//
 //
-// The real frontend on a library that answers and computes nothing: what is
-// refused and in which words, what scratch memory a plan says it takes, where
-// launches go, and what happens when any call fails.
+// The real frontend on a library that computes nothing: unsupported cases and
+// their messages, the scratch memory of plans, where launches are enqueued, and
+// the failure of any call.
 //
 //===----------------------------------------------------------------------===//
 
@@ -58,7 +58,7 @@ protected:
     return Status::ok();
   }
 
-  /// A forward and a backward, each planned and launched.
+  /// A forward and a backward, each of which is planned and launched.
   Status scenario() {
     TE_RT_RETURN_IF_FAILED(create(&backend));
     TE_RT_RETURN_IF_FAILED(
@@ -94,7 +94,7 @@ TEST_F(CudnnAttention, NamesTheMissingLibrary) {
                   std::string(name) + "' did not load");
     EXPECT_STATUS(status, TE_RT_UNSUPPORTED, remedy);
     EXPECT_EQ(plan, nullptr);
-    // What needs no attention runs.
+    // Steps without attention run.
     void *memory = nullptr;
     EXPECT_STATUS_OK(backend->alloc(16, &memory));
   }
@@ -109,8 +109,8 @@ TEST_F(CudnnAttention, NamesTheOldestVersion) {
   EXPECT_EQ(book().count("cudnnCreate"), 0);
 }
 
-// In the words of cuDNN: what its frontend knows to be impossible, and what it
-// has no engine for.
+// The messages are those of cuDNN, for cases that its frontend rejects, and for
+// cases without an engine.
 TEST_F(CudnnAttention, UnsupportedShapes) {
   ASSERT_STATUS_OK(create(&backend));
   auto params = shape<attention_params>();
@@ -131,8 +131,8 @@ TEST_F(CudnnAttention, UnsupportedShapes) {
   EXPECT_STATUS_OK(backend->plan_attention(shape<attention_params>(), &plan));
 }
 
-// What a step has to allocate is what the chosen plan says, and in a backward
-// the sums of rows that the frontend keeps: an f32 for each head and token.
+// The scratch memory of a step is that of the chosen plan. In a backward there
+// are also the sums of rows of the frontend, an f32 for each head and token.
 TEST_F(CudnnAttention, WorkspaceIsThatOfThePlan) {
   ASSERT_STATUS_OK(create(&backend));
   for (int64_t bytes : {0, 4096, 1 << 20}) {
@@ -145,7 +145,7 @@ TEST_F(CudnnAttention, WorkspaceIsThatOfThePlan) {
   }
 }
 
-// The fake looks at the scratch memory.
+// The fake checks the scratch memory.
 TEST_F(CudnnAttention, LaunchesBindEveryBuffer) {
   book().machine.cudnnWorkspaceBytes = 4096;
   ASSERT_STATUS_OK(create(&backend));
@@ -160,7 +160,7 @@ TEST_F(CudnnAttention, LaunchesBindEveryBuffer) {
                                        book().attentionPointers.end());
     for (void *buffer : buffers)
       EXPECT_TRUE(bound.contains(buffer));
-    // And again, without another plan.
+    // The second launch needs no other plan.
     book().calls.clear();
     EXPECT_STATUS_OK(plan->launch(backend->defaultStream(), buffers.data()));
     EXPECT_EQ(book().count("cudnnBackendFinalize"),
@@ -175,8 +175,8 @@ TEST_F(CudnnAttention, LaunchesBindEveryBuffer) {
   launch(attention_backward_buffers::count_);
 }
 
-// The bound that cuDNN compares with counts the position itself: a window of 20
-// before it is 21. One that hides nothing is none.
+// cuDNN's bound includes the position itself: a window of 20 earlier positions
+// is 21. A window that hides nothing is not set.
 TEST_F(CudnnAttention, WindowsAreBounds) {
   ASSERT_STATUS_OK(create(&backend));
   auto bounds = [&](int count) {
@@ -209,8 +209,8 @@ TEST_F(CudnnAttention, WindowsAreBounds) {
   }
 }
 
-// Sinks are a tensor of the graph, bound where there are some: only then is it
-// there, and a launch without them an error.
+// Sinks are a tensor of the graph, which is bound only if there are sinks. A
+// launch without the buffer is then an error.
 TEST_F(CudnnAttention, SinksAreBoundWhereThereAreSome) {
   ASSERT_STATUS_OK(create(&backend));
   auto params = shape<attention_params>();
@@ -234,8 +234,9 @@ TEST_F(CudnnAttention, SinksAreBoundWhereThereAreSome) {
   EXPECT_EQ(count[1], count[0] + 1);
 }
 
-// Scores are capped before they are masked; a backward undoes the cap and no
-// mask. The cap is a scalar of the graph, and none is none.
+// Scores are capped before they are masked, and the backward applies the
+// derivative of the cap. The cap is a scalar of the graph, which is absent
+// without a cap.
 TEST_F(CudnnAttention, SoftcapsComeBeforeMasks) {
   ASSERT_STATUS_OK(create(&backend));
   constexpr float cap = 47;
@@ -286,8 +287,8 @@ TEST_F(CudnnAttention, SoftcapsComeBeforeMasks) {
     }
 }
 
-// Whichever call fails: the status says so, unless the frontend can do without
-// what it asked, and nothing is left behind.
+// For a failure of any call, the status reports it unless the frontend can
+// continue without its result, and nothing remains alive.
 TEST_F(CudnnAttention, EveryFailureIsReported) {
   ASSERT_STATUS_OK(scenario());
   std::set<std::string> reported;

@@ -1,7 +1,7 @@
 //===- FakeCublasLt.cpp - libcublasLt.so.13 for tests ---------------------===//
 //
-// Every entry point of CublasLtSymbols.inc. A product checks its descriptors
-// and the memory they speak of, and computes nothing.
+// Every entry point of CublasLtSymbols.inc. A matmul checks its descriptors and
+// their memory, and computes nothing.
 //
 //===----------------------------------------------------------------------===//
 
@@ -42,7 +42,7 @@ size_t elementBits(int type) {
   }
 }
 
-/// An algorithm carries its number and scratch size.
+/// An algorithm stores its number and scratch size.
 struct AlgorithmBody {
   int number;
   uint64_t workspaceBytes;
@@ -89,8 +89,8 @@ bool isTransposed(const Object *operation, int key) {
   return attribute<int>(operation, key, CUBLAS_OP_N) == CUBLAS_OP_T;
 }
 
-/// Bytes of the scales of a layout with `outer` columns (or rows, transposed)
-/// of k elements.
+/// The bytes of the scales of a layout with `outer` columns (or rows, if
+/// transposed) of k elements.
 size_t scaleBytes(int mode, int64_t outer, int64_t k) {
   const auto up = [](int64_t n, int64_t to) { return (n + to - 1) / to * to; };
   switch (mode) {
@@ -136,7 +136,7 @@ bool scalesSupported(const Object *operation, const Object *a,
   return true;
 }
 
-/// Whether the three layouts belong to one product; false is a violation.
+/// Whether the three layouts fit together; if not, that is a violation.
 bool shapesAgree(const Object *operation, const Object *a, const Object *b,
                  const Object *d, const char *call) {
   const bool transA = isTransposed(operation, CUBLASLT_MATMUL_DESC_TRANSA);
@@ -144,7 +144,7 @@ bool shapesAgree(const Object *operation, const Object *a, const Object *b,
   const bool rowOrder =
       attribute<int>(d, CUBLASLT_MATRIX_LAYOUT_ORDER, CUBLASLT_ORDER_COL) ==
       CUBLASLT_ORDER_ROW;
-  // 8-bit operands of sm_90 and 4-bit ones of any machine.
+  // 8-bit operands on sm_90, and 4-bit operands on any machine.
   const bool onlyTN =
       elementBits(a->type) == 4 ||
       (elementBits(a->type) == 8 && book().machine.computeMajor == 9);
@@ -172,7 +172,7 @@ bool shapesAgree(const Object *operation, const Object *a, const Object *b,
   const cublasStatus_t failed =                                                \
       book().enter(#name, false) ? injectedError() : CUBLAS_STATUS_SUCCESS
 
-// Not counted as calls: the first two are made about failures.
+// These do not count as calls: the first two are made after failures.
 const char *CUBLASWINAPI cublasLtGetStatusName(cublasStatus_t status) {
   switch (status) {
   case CUBLAS_STATUS_ALLOC_FAILED:
@@ -298,7 +298,7 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmulAlgoGetHeuristic(
       !second || !out || !limits || c != d ||
       !shapesAgree(operation, first, second, out, call))
     return CUBLAS_STATUS_INVALID_VALUE;
-  // Sums in the output's type depend on who comes first.
+  // Sums in the output's type would depend on the order.
   if (attribute<uint32_t>(limits, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                           CUBLASLT_REDUCTION_SCHEME_MASK) &
       ~CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)
@@ -427,7 +427,7 @@ cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
   return CUBLAS_STATUS_SUCCESS;
 }
 
-// A row without a definition above does not link.
+// If a row has no definition above, linking fails.
 extern "C" const void *const teFakeCublasLtTable[] = {
 #define TE_CUBLASLT_SYMBOL(name) reinterpret_cast<const void *>(&name),
 #include "Cuda/CublasLtSymbols.inc"

@@ -1,6 +1,6 @@
 //===- FakeCuda.cpp - the book behind the fake vendor libraries -----------===//
 //
-// Object lifetimes, memory, fault injection. See FakeCuda.h.
+// Lifetimes of objects, memory, and fault injection. See FakeCuda.h.
 //
 //===----------------------------------------------------------------------===//
 

@@ -1,14 +1,14 @@
 //===- FakeCuda.h - vendor libraries that only keep books -----------------===//
 //
-// Shared libraries stand in for libcuda.so.1, libcublasLt.so.13, libnccl.so.2,
+// Shared libraries replace libcuda.so.1, libcublasLt.so.13, libnccl.so.2,
 // libcudnn.so.9 and libcudart.so.13. They define every row of
-// DriverSymbols.inc, CublasLtSymbols.inc and NcclSymbols.inc, and what cuDNN's
-// frontend calls for attention, compute next to nothing, and write down what
-// they are asked. They and the test share the book below.
+// DriverSymbols.inc, CublasLtSymbols.inc and NcclSymbols.inc, and the functions
+// that cuDNN's frontend calls for attention. They compute next to nothing, and
+// record their calls in the book below, which they share with the test.
 //
-// The book notes a violation whenever the real libraries would misbehave: a
-// handle used after its end or ended twice, a handle that outlives the context,
-// a call without the current context, memory outside live allocations, a
+// The book records a violation if the real libraries would misbehave: a handle
+// that is used after its end, ended twice, or alive after the context; a call
+// without a current context; memory outside of live allocations; a
 // synchronising call during a capture.
 //
 //===----------------------------------------------------------------------===//
@@ -42,70 +42,74 @@ enum class Kind {
   cudnnDescriptor,
 };
 
-/// What a handle points to. Kept after its end, so that later uses are seen.
+/// The object of a handle. It is not freed at its end, so that later uses are
+/// found.
 struct Object {
   Kind kind;
   bool alive = true;
-  /// The kernel of a function, and the dynamic shared bytes it may have.
+  /// For a function: its kernel, and the dynamic shared memory in bytes that it
+  /// may use.
   std::string name;
   unsigned sharedLimit = 48 * 1024;
-  /// What a module was loaded from.
+  /// For a module: the source that it was loaded from.
   const void *image = nullptr;
-  /// The module of a function.
+  /// For a function: its module.
   Object *parent = nullptr;
-  /// Of a capturing stream, a graph and an executable graph.
+  /// For a capturing stream, a graph and an executable graph.
   std::vector<std::string> work;
   bool capturing = false;
-  /// Of a capturing stream: the one on which the capture began. Of an event:
-  /// that of the stream it was recorded on, then.
+  /// For a capturing stream: the stream on which the capture began. For an
+  /// event: the value of the stream at the time of recording.
   Object *origin = nullptr;
-  /// Of a stream that joined a capture: what was put on it; and of that, what
-  /// the stream where the capture began waits for. Of an event: what was on its
-  /// stream when it was recorded.
+  /// For a stream that joined a capture: the work that was enqueued on it, and
+  /// the part of it for which the stream where the capture began waits. For an
+  /// event: the work on its stream when it was recorded.
   int enqueued = 0, joined = 0;
-  /// Of a stream: a collective waits on it for missing ranks.
+  /// For a stream: a collective on it waits for missing ranks.
   bool stuck = false;
-  /// Of a stream.
+  /// For a stream: its device.
   int device = 0;
-  /// Attributes of a descriptor or layout, by number.
+  /// The attributes of a descriptor or layout, by number.
   std::map<int, std::vector<unsigned char>> attributes;
-  /// Of a layout, and the leading dimension; size and rank of a communicator.
+  /// For a layout: its sizes and leading dimension. For a communicator: its
+  /// size and rank.
   int64_t rows = 0, cols = 0, leading = 0;
   int type = -1;
 };
 
-/// How the faked machine is. Tests change it before they use it.
+/// The properties of the fake machine. Tests change them before its first use.
 struct Machine {
   int deviceCount = 1;
   int computeMajor = 9;
   int driverVersion = 13000;
   int cublasLtVersion = 130100;
   int cudnnVersion = 91900;
-  /// Engine configurations that cuDNN finds for a graph, and the scratch memory
-  /// of a plan.
+  /// The number of engine configurations that cuDNN finds for a graph, and the
+  /// scratch memory of a plan.
   int cudnnEngines = 1;
   int64_t cudnnWorkspaceBytes = 0;
-  /// Algorithms each heuristic query finds (at most as many as asked for).
+  /// The number of algorithms that each heuristic query finds, at most as many
+  /// as requested.
   int algorithms = 1;
-  /// What cublasLtMatmulAlgoCheck says of any algorithm.
+  /// The result of cublasLtMatmulAlgoCheck for any algorithm.
   bool algorithmsFit = true;
-  /// Milliseconds of an algorithm, by the number its query gave it; 1 for
+  /// The milliseconds of an algorithm, by its number in the query; 1 for
   /// others.
   std::map<int, float> algorithmTimes;
-  /// The largest value that the other ranks of any group contribute.
+  /// The largest value of the other ranks of any group.
   float peerMaximum = 0;
-  /// What ncclCommGetAsyncError finds.
+  /// Whether ncclCommGetAsyncError returns an error.
   bool communicatorsFail = false;
-  /// How often it says first that a call of NCCL is in progress; -1: always, as
-  /// other ranks are missing.
+  /// How often a call of NCCL is first reported to be in progress; -1 means
+  /// always, as if other ranks were missing.
   int progressPolls = 0;
-  /// Streams with a collective are never ready until it is aborted.
+  /// Whether streams with a collective are never ready until it is aborted.
   bool peersAreMissing = false;
 };
 
-/// What cublasLtMatmul was asked for.
+/// The arguments of a cublasLtMatmul.
 struct Product {
-  /// Layouts and scale modes in the library's order.
+  /// Layouts and scale modes, in the library's order.
   int firstType, secondType, outType;
   bool firstTransposed, secondTransposed;
   int firstScaleMode, secondScaleMode;
@@ -118,39 +122,40 @@ struct Product {
 class Book {
 public:
   Machine machine;
-  /// Names of all calls, in order.
+  /// The names of all calls, in order.
   std::vector<std::string> calls;
-  /// What the device did: kernel names, "cublasLtMatmul", in order.
+  /// The work of the device: kernel names, and "cublasLtMatmul", in order.
   std::vector<std::string> executed;
-  /// Numbers of the algorithms of all products, in order.
+  /// The numbers of the algorithms of all GEMMs, in order.
   std::vector<int> usedAlgorithms;
-  /// What was put on which stream: work, "record 0" and "wait 0" of the events
-  /// in order of their creation.
+  /// The work on each stream, with "record 0" and "wait 0" for events, which
+  /// are numbered in order of creation.
   std::vector<std::pair<const void *, std::string>> placed;
-  /// Streams of all collectives, in order.
+  /// The streams of all collectives, in order.
   std::vector<const void *> collectiveStreams;
-  /// What the tensors of all graphs of cuDNN were bound to, in its order.
+  /// The pointers that the tensors of all graphs of cuDNN were bound to, in its
+  /// order.
   std::vector<const void *> attentionPointers;
-  /// Of the pointwise operations of all graphs, as they were made: 'index',
+  /// The pointwise operations of all graphs, in order of creation: 'index',
   /// 'select', 'tanh' and 'tanh gradient'.
   std::vector<std::string> attentionModes;
-  /// Of what tensors were bound to and is not in device memory, the f32 there.
+  /// The f32 values of tensors that were bound to host memory.
   std::vector<float> attentionScalars;
-  /// All products, in order.
+  /// All GEMMs, in order.
   std::vector<Product> products;
   std::vector<std::string> violations;
 
-  /// Forgets everything and frees what was never freed.
+  /// Resets the book, and frees everything that is still allocated.
   void reset();
 
-  /// The `index`-th call from now on (0 is the next) fails with the
-  /// `variant`-th of a few error codes. A function that releases still
-  /// releases: the real ones may report earlier errors.
+  /// Makes the `index`-th call from now on (0 is the next) fail with the
+  /// `variant`-th of several error codes. A function that releases still
+  /// releases, because the real ones may report earlier errors.
   void failCall(int index, int variant);
-  /// Name of the call that was made to fail; "" when it was not reached.
+  /// The name of the call that failed; "" if it was not reached.
   std::string failedCall;
 
-  /// Handles and memory that are still alive, one line each.
+  /// Handles and memory that are still alive, one per line.
   std::vector<std::string> leaks() const;
 
   int count(const std::string &name) const;
@@ -158,41 +163,43 @@ public:
   //===--- used by the fake libraries
   //---------------------------------------===//
 
-  /// Notes a call; true when it must fail.
+  /// Records a call; returns true if it must fail.
   bool enter(const char *name, bool needsContext);
   int errorVariant() const { return variant; }
   Object *create(Kind kind);
-  /// How many of the kind were created before it.
+  /// The number of objects of this kind that were created before it.
   int numberOf(const Object *object) const;
-  /// Ends the capture that began on `origin`, for all its streams. False where
-  /// one of them has work that `origin` does not wait for.
+  /// Ends the capture that began on `origin`, for all its streams. Returns
+  /// false if one of them has work that `origin` does not wait for.
   bool endCapture(Object *origin);
-  /// The function of that kernel; the same handle every time.
+  /// The function of a kernel; the handle is the same every time.
   Object *functionOf(Object *module, const std::string &name);
-  /// Null, and a violation, unless `handle` is a live object of `kind`.
+  /// The object of `handle`; null, and a violation, if it is not alive or not
+  /// of `kind`.
   Object *use(const void *handle, Kind kind, const char *call);
   void destroy(const void *handle, Kind kind, const char *call);
   void violation(const std::string &text) { violations.push_back(text); }
   void *allocate(size_t bytes);
   void release(void *pointer, const char *call);
-  /// Whether [pointer, pointer + bytes) is live memory; else a violation.
+  /// Whether [pointer, pointer + bytes) is live memory; if not, that is a
+  /// violation.
   bool touch(const void *pointer, size_t bytes, const char *call);
-  /// Whether it lies in live device memory.
+  /// Whether the pointer is in live device memory.
   bool isDeviceMemory(const void *pointer, size_t bytes) const;
   /// Runs `work` on `stream`, or adds it to the stream's capture.
   void enqueue(Object *stream, const std::string &work);
   bool anyCapture() const;
-  /// Whether a stream waits for missing ranks; and the end of that.
+  /// Whether a stream waits for missing ranks, and a function that ends this.
   bool anyStuck() const;
   void unstick();
   std::string kindName(Kind kind) const;
 
-  /// The context, while a share of it is held.
+  /// The context, while a reference to it is held.
   Object *context = nullptr;
   int contextShares = 0;
-  /// How many ids ncclGetUniqueId made.
+  /// The number of calls of ncclGetUniqueId.
   int groupIds = 0;
-  /// Milliseconds of simulated device time.
+  /// Simulated device time in milliseconds.
   float clock = 0;
 
 private:
@@ -203,7 +210,7 @@ private:
   int variant = 0;
 };
 
-/// The one book of this process.
+/// The book of this process.
 Book &book();
 
 /// The current context of the calling thread.

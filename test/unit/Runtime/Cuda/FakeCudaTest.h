@@ -1,7 +1,7 @@
 //===- FakeCudaTest.h - fixture of tests on the fake vendor libraries -----===//
 //
-// Every test starts with an empty book and an empty cache folder, and ends with
-// a look at the book: nothing violated, nothing left alive.
+// Every test starts with an empty book and an empty cache folder. At its end,
+// the book must have no violations and no live objects.
 //
 //===----------------------------------------------------------------------===//
 
@@ -61,7 +61,7 @@ protected:
     ASSERT_EQ(status_.code, TE_RT_OK) << status_.message;                      \
   } while (false)
 
-/// The code is `expected` and the message contains `text`.
+/// Checks that the code is `expected` and that the message contains `text`.
 #define EXPECT_STATUS(expression, expected, text)                              \
   do {                                                                         \
     const ::te::rt::Status status_ = (expression);                             \

@@ -1,6 +1,7 @@
 //===- FakeCudart.cpp - libcudart.so.13 for tests -------------------------===//
 //
-// What cuDNN's frontend asks of the CUDA runtime: which device this is.
+// The functions of the CUDA runtime that cuDNN's frontend calls, such as those
+// for the current device.
 //
 //===----------------------------------------------------------------------===//
 
@@ -34,7 +35,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int) {
   return cudaSuccess;
 }
 
-// A backward that keeps sums in scratch memory clears it.
+// A backward clears its sums in scratch memory.
 cudaError_t cudaMemsetAsync(void *pointer, int, size_t bytes,
                             cudaStream_t stream) {
   if (book().enter("cudaMemsetAsync", true))

@@ -1,9 +1,9 @@
 //===- FakeCudnn.cpp - libcudnn.so.9 for tests ----------------------------===//
 //
 // The entry points that the frontend calls for a graph of attention. A
-// descriptor keeps its attributes; of a problem as many engine configurations
-// are found as the machine says, and every plan takes as many bytes of scratch
-// memory. An execution looks at that memory and computes nothing.
+// descriptor stores its attributes. The machine determines the number of engine
+// configurations of a problem and the scratch memory of a plan. An execution
+// checks that memory and computes nothing.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,8 +26,8 @@ cudnnStatus_t injectedError() {
   return codes[book().errorVariant()];
 }
 
-/// Null for null, which the frontend passes on where it failed to create
-/// something, and cuDNN refuses.
+/// Null for null, which the frontend passes after it failed to create an
+/// object, and which cuDNN rejects.
 Object *use(const void *handle, Kind kind, const char *call) {
   return handle ? book().use(handle, kind, call) : nullptr;
 }
@@ -73,7 +73,8 @@ template <typename T> T attribute(const Object *object, int key) {
 
 extern "C" {
 
-// Not counted as calls: they are made about failures, or answer constants.
+// These do not count as calls: they are made after failures, or return
+// constants.
 size_t cudnnGetVersion() {
   return static_cast<size_t>(book().machine.cudnnVersion);
 }
@@ -122,10 +123,10 @@ cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
   return CUDNN_STATUS_SUCCESS;
 }
 
-// Releases whatever happens; the frontend looks at no status of it.
+// Always releases; the frontend does not check the status.
 cudnnStatus_t
 cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t descriptor) {
-  // The frontend gives back what it failed to create, too.
+  // The frontend also releases objects that it failed to create.
   if (descriptor)
     book().destroy(descriptor, Kind::cudnnDescriptor,
                    "cudnnBackendDestroyDescriptor");
@@ -166,7 +167,7 @@ cudnnBackendGetAttribute(cudnnBackendDescriptor_t const descriptor,
   case CUDNN_ATTR_ENGINEHEUR_RESULTS:
     found = book().machine.cudnnEngines;
     break;
-  // The descriptors of the caller are what would be filled.
+  // The function would fill the caller's descriptors.
   case CUDNN_ATTR_ENGINECFG_ENGINE:
     found = 1;
     break;

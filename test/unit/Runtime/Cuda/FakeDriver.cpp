@@ -1,7 +1,7 @@
 //===- FakeDriver.cpp - libcuda.so.1 for tests ----------------------------===//
 //
-// Every entry point of DriverSymbols.inc. Memory is host memory; copies and
-// fills happen at once, kernels not at all.
+// Every entry point of DriverSymbols.inc. Device memory is host memory. Copies
+// and fills run at once, and kernels do not run.
 //
 //===----------------------------------------------------------------------===//
 
@@ -34,13 +34,13 @@ void *hostPointer(CUdeviceptr pointer) {
   return reinterpret_cast<void *>(pointer);
 }
 
-/// Looks up the stream of a call that may be captured.
+/// The stream of a call that may be captured.
 Object *enqueuingStream(CUstream stream, const char *call) {
   return book().use(stream, Kind::stream, call);
 }
 
-/// Names in the symbol tables of a fatbin's images that start like our kernels,
-/// where they are in plain text, one after a zero byte; and all kernels of PTX.
+/// The names of kernels: those in the symbol tables of a fatbin's images that
+/// start like ours, in plain text after a zero byte; and all kernels of PTX.
 const std::set<std::string> &kernelsIn(const void *image) {
   static std::map<const void *, std::set<std::string>> known;
   const auto found = known.find(image);
@@ -61,7 +61,7 @@ const std::set<std::string> &kernelsIn(const void *image) {
          at = text.find(start, at + 1))
       names.insert(text.data() + at + 1);
   } else {
-    // PTX has them behind ".entry".
+    // In PTX, names follow ".entry".
     const std::string_view text(static_cast<const char *>(image));
     const std::string_view start(".entry ");
     for (size_t at = text.find(start); at != text.npos;
@@ -73,7 +73,7 @@ const std::set<std::string> &kernelsIn(const void *image) {
   return known[image] = std::move(names);
 }
 
-/// The driver waits for what a stream does, also where it has not to.
+/// The driver always waits for the work of a stream, even if it need not.
 void refuseIfStuck(const char *call) {
   if (book().anyStuck())
     book().violation(std::string(call) + " waits forever");
@@ -101,7 +101,7 @@ void refuseInCapture(const char *call) {
 // Errors, devices, contexts
 //===----------------------------------------------------------------------===//
 
-// Not counted as calls: they are made about failures.
+// These do not count as calls: they are made after failures.
 CUresult CUDAAPI cuGetErrorName(CUresult error, const char **text) {
   switch (error) {
   case CUDA_ERROR_OUT_OF_MEMORY:
@@ -233,7 +233,8 @@ CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *stream, unsigned flags,
   return CUDA_SUCCESS;
 }
 
-// An event that was recorded in a capture takes the stream into it.
+// Waiting for an event that was recorded in a capture adds the stream to the
+// capture.
 CUresult CUDAAPI cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
   ENTER(cuStreamWaitEvent);
   Object *on = book().use(stream, Kind::stream, "cuStreamWaitEvent");
@@ -339,7 +340,7 @@ CUresult CUDAAPI cuGraphInstantiate(CUgraphExec *executable, CUgraph graph,
   return CUDA_SUCCESS;
 }
 
-// As the driver, only for the same nodes.
+// Like the driver, accepts only the same nodes.
 CUresult CUDAAPI cuGraphExecUpdate(CUgraphExec executable, CUgraph graph,
                                    CUgraphExecUpdateResultInfo *) {
   ENTER(cuGraphExecUpdate);
@@ -386,7 +387,7 @@ CUresult CUDAAPI cuEventDestroy(CUevent event) {
   return failed;
 }
 
-// An event keeps its time as an attribute.
+// An event stores its time as an attribute.
 CUresult CUDAAPI cuEventRecord(CUevent event, CUstream stream) {
   ENTER(cuEventRecord);
   Object *object = book().use(event, Kind::event, "cuEventRecord");
@@ -497,8 +498,8 @@ CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr to, unsigned char value,
   return CUDA_SUCCESS;
 }
 
-// Host memory has its address on the device too. What a stream that waits was
-// given is not done.
+// Host memory has the same address on the device. Work of a stream that waits
+// is not done.
 CUresult CUDAAPI cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count,
                                   CUstream stream) {
   ENTER(cuMemsetD32Async);
@@ -590,7 +591,7 @@ CUresult CUDAAPI cuModuleGetFunction(CUfunction *function, CUmodule module,
   return CUDA_SUCCESS;
 }
 
-/// What a block may have of shared memory on sm_90, at most.
+/// The most shared memory of a block on sm_90, in bytes.
 static constexpr int kSharedBytes = 227 * 1024;
 
 CUresult CUDAAPI cuFuncSetAttribute(CUfunction function,
@@ -641,8 +642,8 @@ static uint64_t bytesOf(CUtensorMapDataType type) {
   }
 }
 
-// The rules of the driver's manual for what the runtime uses: three element
-// types, no interleaving, zeros outside.
+// The rules of the driver's manual for the cases that the runtime uses: three
+// element types, no interleaving, zeros outside of the bounds.
 CUresult CUDAAPI cuTensorMapEncodeTiled(
     CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
     const cuuint64_t *sizes, const cuuint64_t *strides, const cuuint32_t *box,
@@ -661,8 +662,8 @@ CUresult CUDAAPI cuTensorMapEncodeTiled(
   for (cuuint32_t i = 0; i < rank; ++i)
     valid &= sizes[i] >= 1 && sizes[i] <= uint64_t(1) << 32 && box[i] >= 1 &&
              box[i] <= 256 && steps[i] >= 1 && steps[i] <= 8;
-  // Strides are those of all axes but the first, each a multiple of the one
-  // before.
+  // The strides are those of all axes except the first, and each is a multiple
+  // of the previous one.
   for (cuuint32_t i = 0; i + 1 < rank; ++i) {
     const uint64_t least = i == 0 ? sizes[0] * element : strides[i - 1];
     valid &= strides[i] % 16 == 0 && strides[i] < uint64_t(1) << 40 &&
@@ -680,7 +681,7 @@ CUresult CUDAAPI cuTensorMapEncodeTiled(
   return CUDA_SUCCESS;
 }
 
-// A row without a definition above does not link.
+// If a row has no definition above, linking fails.
 extern "C" const void *const teFakeDriverTable[] = {
 #define TE_CUDA_SYMBOL(name, versioned) reinterpret_cast<const void *>(&name),
 #include "Cuda/DriverSymbols.inc"

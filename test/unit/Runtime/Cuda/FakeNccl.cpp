@@ -1,7 +1,7 @@
 //===- FakeNccl.cpp - libnccl.so.2 for tests ------------------------------===//
 //
-// Every entry point of NcclSymbols.inc. A communicator is one rank of a group
-// whose other ranks are a number, Machine::peerMaximum.
+// Every entry point of NcclSymbols.inc. A communicator is one rank of a group.
+// The values of its other ranks are the number Machine::peerMaximum.
 //
 //===----------------------------------------------------------------------===//
 
@@ -53,12 +53,12 @@ size_t rankOf(NcclComm comm) {
   if (book().enter(#name, true))                                               \
   return injectedError()
 
-// Not counted as calls: they are made about failures.
+// These do not count as calls: they are made after failures.
 const char *ncclGetErrorString(NcclResult) { return "a text of NCCL"; }
 const char *ncclGetLastError(NcclComm) { return "more of it"; }
 
 NcclResult ncclGetUniqueId(NcclUniqueId *id) {
-  // Needs no context.
+  // This call needs no context.
   if (book().enter("ncclGetUniqueId", false))
     return injectedError();
   std::memset(id->bytes, 0, sizeof(id->bytes));
@@ -66,7 +66,8 @@ NcclResult ncclGetUniqueId(NcclUniqueId *id) {
   return NcclResult::success;
 }
 
-/// What a call that talks to other ranks returns: it may not be done yet.
+/// The result of a call that communicates with other ranks, which may still be
+/// in progress.
 static NcclResult started(Object *communicator) {
   communicator->leading = book().machine.progressPolls;
   return communicator->leading == 0 ? NcclResult::success
@@ -130,7 +131,7 @@ NcclResult ncclCommGetAsyncError(NcclComm comm, NcclResult *error) {
   return NcclResult::success;
 }
 
-// Puts `call` on a stream; whether it runs at once.
+// Enqueues `call` on a stream; returns whether it runs at once.
 static bool place(const char *call, Object *communicator, CUstream stream,
                   Object *on) {
   if (communicator->leading != 0)
@@ -141,7 +142,8 @@ static bool place(const char *call, Object *communicator, CUstream stream,
   return !on->capturing;
 }
 
-// What every collective does to the book; `sends` and `receives` are bytes.
+// Records a collective in the book. `sends` and `receives` are numbers of
+// bytes.
 static NcclResult collective(const char *call, const void *send, size_t sends,
                              void *receive, size_t receives, NcclComm comm,
                              CUstream stream, bool *runs) {
@@ -188,7 +190,7 @@ NcclResult ncclAllReduce(const void *send, void *receive, size_t count,
   return result;
 }
 
-// Every rank is taken to send what this one sends.
+// The other ranks send the same values as this one.
 NcclResult ncclAllGather(const void *send, void *receive, size_t count,
                          NcclDataType type, NcclComm comm, CUstream stream) {
   const size_t bytes = count * bytesOf(type);
@@ -219,7 +221,7 @@ NcclResult ncclReduceScatter(const void *send, void *receive, size_t count,
   return result;
 }
 
-// Between ncclGroupStart and ncclGroupEnd.
+// This call is between ncclGroupStart and ncclGroupEnd.
 static struct {
   struct Message {
     void *to;
@@ -251,7 +253,7 @@ static NcclResult addMessage(const char *call, void *to, const void *from,
       !book().touch(from ? from : to, bytes, call) ||
       static_cast<size_t>(peer) >= sizeOf(comm))
     return static_cast<NcclResult>(4); // ncclInvalidArgument
-  // Of a message to itself a rank would wait for the other end.
+  // A rank would wait for the other end of a message to itself.
   if (!group.isOpen)
     book().violation(std::string(call) + " outside a group");
   (from ? group.sends : group.receives).push_back({to, from, bytes, peer});
@@ -272,8 +274,8 @@ NcclResult ncclRecv(void *receive, size_t count, NcclDataType type, int peer,
                     comm, stream);
 }
 
-// Ends the group, whatever it returns. Rank r sends back what it gets, r more
-// in each byte.
+// Ends the group, with any result. Rank r sends back the bytes that it gets,
+// plus r.
 NcclResult ncclGroupEnd() {
   const bool failed = book().enter("ncclGroupEnd", true);
   if (!group.isOpen)
@@ -295,12 +297,12 @@ NcclResult ncclGroupEnd() {
   return started(communicator);
 }
 
-// Both release, whatever they return.
+// Both functions release, with any result.
 static NcclResult release(NcclComm comm, const char *call) {
   const bool failed = book().enter(call, true);
   refuseInCapture(call);
-  // Those that wait on any stream end: the fake has one communicator at a time
-  // that is stuck.
+  // Ends those that wait on any stream, because the fake has only one waiting
+  // communicator at a time.
   book().unstick();
   book().destroy(comm, Kind::communicator, call);
   return failed ? injectedError() : NcclResult::success;
@@ -316,7 +318,7 @@ NcclResult ncclCommAbort(NcclComm comm) {
   return release(comm, "ncclCommAbort");
 }
 
-// A row without a definition above does not link.
+// If a row has no definition above, linking fails.
 extern "C" const void *const teFakeNcclTable[] = {
 #define TE_NCCL_SYMBOL(result, name, parameters)                               \
   reinterpret_cast<const void *>(&name),

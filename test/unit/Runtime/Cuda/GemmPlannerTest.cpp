@@ -1,7 +1,7 @@
 //===- GemmPlannerTest.cpp - what is decided while planning a product -----===//
 //
-// Plans of matmul and scaled_matmul on the fake vendor libraries: which calls a
-// launch makes, which algorithm is chosen, what the cache file does.
+// Plans of matmul and scaled_matmul on the fake vendor libraries: the calls of
+// a launch, the algorithm that is chosen, and the cache file.
 //
 //===----------------------------------------------------------------------===//
 
@@ -34,7 +34,7 @@ protected:
     return pointer;
   }
 
-  /// As a new process would do it.
+  /// Plans it like a new process would.
   void restart() {
     backend.reset();
     ASSERT_STATUS_OK(create(&backend));
@@ -42,7 +42,7 @@ protected:
     book().usedAlgorithms.clear();
   }
 
-  /// Plans it and gives it scratch memory.
+  /// Plans it and allocates its scratch memory.
   std::unique_ptr<Plan> plan(const scaled_matmul_params &params) {
     std::unique_ptr<Plan> result;
     EXPECT_STATUS_OK(backend->plan_scaled_matmul(params, &result));
@@ -79,7 +79,7 @@ constexpr scaled_matmul_params smallTensor = {
     .b_scale_max = 0,
 };
 
-/// Just large enough to be tuned.
+/// The smallest size that is tuned.
 constexpr scaled_matmul_params largeTensor = {
     .m = 512,
     .n = 512,
@@ -108,7 +108,7 @@ TEST_F(GemmPlanner, LaunchIsOneCall) {
 
   book().calls.clear();
   ASSERT_STATUS_OK(product->launch(stream, buffers));
-  // The scales' addresses are news to the descriptor.
+  // The descriptor gets the addresses of the scales at the launch.
   EXPECT_EQ(book().calls,
             Strings({"cublasLtMatmulDescSetAttribute",
                      "cublasLtMatmulDescSetAttribute", "cublasLtMatmul"}));
@@ -143,8 +143,8 @@ TEST_F(GemmPlanner, RefusesUnalignedMatrices) {
                 TE_RT_INVALID_ARGUMENT, "multiple of 16 bytes");
 }
 
-// Every scheme, storage and type pair describes layouts that fit together (the
-// fake checks them), in either form.
+// For every scheme, storage and pair of types, the layouts fit together, which
+// the fake checks, in either form.
 TEST_F(GemmPlanner, LayoutsFitTogether) {
   for (int32_t a : {TE_RT_BLOCK_1X128, TE_RT_BLOCK_128X128})
     for (int32_t b : {TE_RT_BLOCK_1X128, TE_RT_BLOCK_128X128}) {
@@ -233,7 +233,7 @@ TEST_F(GemmPlanner, NamesTheProductWithoutAlgorithm) {
                 "capability 9.0)");
 }
 
-// The support table answers before the library is asked.
+// Cases that the support table excludes do not reach the library.
 TEST_F(GemmPlanner, RefusesWhatTheTableRefuses) {
   scaled_matmul_params params = smallTensor;
   params.b_type = TE_RT_F8E4M3FN;
@@ -266,7 +266,7 @@ TEST_F(GemmPlanner, KeepsTheFastestAlgorithmOnDisk) {
   book().machine.algorithmTimes = {{3, 0.5f}};
   std::unique_ptr<Plan> product = plan(largeTensor);
   ASSERT_NE(product, nullptr);
-  // One warm-up and five timed launches of each.
+  // There are one warm-up launch and five timed launches of each.
   EXPECT_EQ(book().count("cublasLtMatmul"), 30);
 
   void *buffers[scaled_matmul_buffers::count_] = {
@@ -287,7 +287,7 @@ TEST_F(GemmPlanner, KeepsTheFastestAlgorithmOnDisk) {
     restart();
   }
 
-  // Another driver is another machine.
+  // Another version of the driver counts as another machine.
   book().machine.driverVersion = 13010;
   restart();
   ASSERT_NE(plan(largeTensor), nullptr);
@@ -329,8 +329,9 @@ TEST_F(GemmPlanner, IgnoresDamagedCacheFiles) {
   const std::string intact = stream.str();
   ASSERT_GT(intact.size(), 200u);
 
-  // Cut anywhere in the last record, or with any one byte changed. Cuts between
-  // records lose only records, so the start of the record is not among them.
+  // The file ends anywhere in the last record, or any one byte is changed. A
+  // file that ends between records only lacks records, so the start of the last
+  // record is not tested.
   std::vector<std::string> damaged = {"", "\n", intact + "rubbish\n",
                                       intact + intact};
   const size_t record = intact.find('\n') + 1;
@@ -353,7 +354,7 @@ TEST_F(GemmPlanner, IgnoresDamagedCacheFiles) {
 
 TEST_F(GemmPlanner, WorksWithoutACacheFolder) {
   book().machine.algorithms = 2;
-  // A file where the folder should be.
+  // A file has the path of the folder.
   std::ofstream(cacheFolder / "te-mlir") << "in the way";
   ASSERT_NE(plan(largeTensor), nullptr);
   restart();
@@ -361,8 +362,8 @@ TEST_F(GemmPlanner, WorksWithoutACacheFolder) {
   EXPECT_EQ(book().count("cublasLtMatmul"), 12);
 }
 
-// The two forms of a mixed block pair compete; a bias needs the other form. (An
-// f16 result: bf16 and f32 ones are the own kernel's.)
+// Both forms of a mixed block pair are timed; a bias needs the second form. The
+// result is f16, because this project's kernel computes bf16 and f32 results.
 TEST_F(GemmPlanner, MixedBlocksAreTriedInBothForms) {
   book().machine.algorithms = 2;
   scaled_matmul_params params = largeTensor;
@@ -377,7 +378,7 @@ TEST_F(GemmPlanner, MixedBlocksAreTriedInBothForms) {
   EXPECT_EQ(book().count("cublasLtMatmul"), 12);
 }
 
-// A tensor map is encoded when an operand's address changes, and only then.
+// A tensor map is encoded only when an operand's address changes.
 TEST_F(GemmPlanner, BlockProductsKeepTheirTensorMaps) {
   scaled_matmul_params params = largeTensor;
   params.a_scheme = params.b_scheme = TE_RT_BLOCK_1X128;
@@ -401,7 +402,7 @@ TEST_F(GemmPlanner, BlockProductsKeepTheirTensorMaps) {
   EXPECT_NE(status.message.find("'out'"), std::string::npos);
 }
 
-// Block products of sm_90 with a bf16 result ask cuBLASLt for nothing.
+// On sm_90, block GEMMs with a bf16 result do not use cuBLASLt.
 TEST_F(GemmPlanner, BlockProductsAreTheOwnKernels) {
   scaled_matmul_params params = largeTensor;
   params.a_scheme = params.b_scheme = TE_RT_BLOCK_1X128;

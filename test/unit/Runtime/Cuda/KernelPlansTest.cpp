@@ -1,10 +1,10 @@
 //===- KernelPlansTest.cpp - every kernel plans and launches --------------===//
 //
-// For each row of Kernels.td, every combination of a few values of
-// its parameters that Capabilities allow: the plan is made (so every kernel it
-// names is in the embedded images), and a launch only enqueues. What the
-// kernels compute is the conformance suite's business. Once for each compute
-// capability the support table has; what it refuses there is passed over.
+// For each row of Kernels.td, every combination of a few values of its
+// parameters that Capabilities permit is planned, so every kernel that it names
+// is in the embedded images. A launch only enqueues work. The conformance suite
+// tests the results of the kernels. This runs once for each compute capability
+// of the support table; cases that it does not support are skipped.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,7 +20,7 @@ using namespace te::rt;
 
 namespace {
 
-/// Walks through all combinations of choices, without knowing them beforehand:
+/// Iterates over all combinations of choices, which are not known in advance:
 /// each round asks the same questions in the same order.
 class Odometer {
 public:
@@ -30,7 +30,7 @@ public:
     return values[digits[position++].value];
   }
 
-  /// Starts the next round; false after the last one.
+  /// Starts the next round; returns false after the last one.
   bool next() {
     position = 0;
     for (Digit &digit : digits) {
@@ -57,7 +57,7 @@ std::vector<int64_t> sizes(const std::string &name) {
   // The code of 'generated'.
   if (name == "function")
     return {reinterpret_cast<int64_t>(&kGenerated)};
-  // An empty sum with a bias is refused; GemmPlannerTest has empty products.
+  // An empty sum with a bias is an error. GemmPlannerTest tests empty GEMMs.
   if (name == "k")
     return {16, 256};
   if (name == "groups" || name == "multiple")
@@ -66,7 +66,7 @@ std::vector<int64_t> sizes(const std::string &name) {
     return {3};
   if (name == "block_rows" || name == "block_cols")
     return {1, 16, 32, 128};
-  // The schemes want 16, 32 and 128 of it.
+  // The schemes need multiples of 16, 32 and 128.
   if (name == "window_left")
     return {-1, 20};
   if (name == "alignment")
@@ -80,10 +80,10 @@ std::vector<int32_t> integers(const std::string &name) {
             TE_RT_SWIGLU, TE_RT_GEGLU, TE_RT_CLAMPED_SWIGLU};
   if (name == "op")
     return {TE_RT_ADD, TE_RT_DIV, TE_RT_MIN, TE_RT_CAST, TE_RT_SQRT};
-  // Two of the three parameters of scaled_matmul that few rules look at.
+  // Two of the three parameters of scaled_matmul that few rules read.
   if (name == "b_axis" || name == "swizzled")
     return {1};
-  // Of the operands of a product, whose combinations are many.
+  // The operands of a GEMM, which have many combinations.
   if (name == "a_scheme" || name == "b_scheme")
     return {TE_RT_PER_TENSOR, TE_RT_BLOCK_1X128, TE_RT_BLOCK_128X128,
             TE_RT_MX_1X32, TE_RT_NV_1X16};
@@ -116,7 +116,7 @@ protected:
     FakeCudaTest::SetUp();
     book().machine.computeMajor = GetParam();
     ASSERT_STATUS_OK(create(&backend));
-    // Serves as every buffer of every launch.
+    // This block is used for every buffer of every launch.
     ASSERT_STATUS_OK(backend->alloc(1 << 20, &memory));
   }
   void TearDown() override {
@@ -133,7 +133,7 @@ protected:
     }
     std::vector<void *> buffers(optional.size(), memory);
     void *const stream = backend->defaultStream();
-    // A matmul adds no bias to a result of another type; without one it runs.
+    // A matmul supports a bias only if the result has the operands' type.
     const Status first = plan.launch(stream, buffers.data());
     if (first.code == TE_RT_UNSUPPORTED &&
         first.message.find("bias") != std::string::npos)
@@ -143,11 +143,11 @@ protected:
     book().calls.clear();
     EXPECT_STATUS_OK(plan.launch(stream, buffers.data()));
     for (const std::string &call : book().calls)
-      // What cuDNN's frontend prepares on the host, too.
+      // The host also runs the preparations of cuDNN's frontend.
       EXPECT_TRUE(enqueueing.contains(call) || call.starts_with("cudnn"))
           << call;
 
-    // Some kernels want at least one of their optional results.
+    // Some kernels need at least one of their optional results.
     for (size_t i = 0; i < optional.size(); ++i)
       if (optional[i])
         buffers[i] = nullptr;
@@ -169,7 +169,7 @@ protected:
   std::vector<void *> workspaces;
 };
 
-/// Whether the refusal names something that the machine does not have.
+/// Whether the error names something that the machine does not have.
 bool isNotThere(const Status &planned) {
   return planned.code == TE_RT_UNSUPPORTED &&
          (planned.message.starts_with("expected a product that 'sm_90' has") ||
@@ -221,8 +221,8 @@ bool isNotThere(const Status &planned) {
   }
 #include "TEDialect/Runtime/te_runtime_kernels.inc"
 
-// A plan for few groups needs less shared memory than one for many, of the same
-// kernel; a program may have both, and launches them in any order.
+// A plan for few groups needs less shared memory than one of the same kernel
+// for many. A program may launch both in any order.
 TEST_P(KernelPlans, PlansKeepTheSharedMemoryTheyAskedFor) {
   if (GetParam() != 9)
     GTEST_SKIP() << "products of groups have own kernels on sm_90";
@@ -237,8 +237,8 @@ TEST_P(KernelPlans, PlansKeepTheSharedMemoryTheyAskedFor) {
     launch(*each, {false, false, false, true, true, false});
 }
 
-// Tensor maps have rules of their own: boxes larger than a matrix are allowed,
-// lines that are no multiple of 16 bytes are not.
+// Tensor maps have their own rules: boxes larger than a matrix are valid, but
+// rows that are not a multiple of 16 bytes are not.
 TEST_P(KernelPlans, ProductsOfGroupsTakeSmallAndUnevenShapes) {
   if (GetParam() != 9)
     GTEST_SKIP() << "products of groups have own kernels on sm_90";
@@ -283,7 +283,7 @@ TEST_P(KernelPlans, ProductsOfGroupsTakeSmallAndUnevenShapes) {
           }
 }
 
-// Rows stay in registers where they fit.
+// Rows are kept in registers if they fit.
 TEST_P(KernelPlans, NormGradientsKeepShortRows) {
   struct Case {
     int64_t rows, cols;

@@ -1,10 +1,10 @@
 //===- MicroscaledPlansTest.cpp - factors and 8-bit scales of products ----===//
 //
-// Products that take a factor from the device, and those of mx, nv and block
-// operands, and of per_tensor ones of any axis, on a GPU of compute capability
-// 10: the arguments of cuBLASLt, and in
-// which order things run. The fake library refuses what the real one has no
-// mode for, and looks at the memory that scales and factors lie in.
+// GEMMs with a factor in device memory, those of mx, nv and block operands, and
+// those of per_tensor operands of any axis, on a GPU of compute capability 10:
+// the arguments of cuBLASLt, and the order of the launches. The fake library
+// rejects modes that the real one does not have, and checks the memory of
+// scales and factors.
 //
 //===----------------------------------------------------------------------===//
 
@@ -44,7 +44,7 @@ protected:
     return static_cast<char *>(pointer);
   }
 
-  /// Plans it and gives it scratch memory.
+  /// Plans it and allocates its scratch memory.
   void plan(const scaled_matmul_params &params) {
     ASSERT_STATUS_OK(backend->plan_scaled_matmul(params, &product));
     workspace = nullptr;
@@ -52,7 +52,7 @@ protected:
       product->setWorkspace(workspace = memory(product->workspaceBytes()));
   }
 
-  /// Required buffers, each of 64 KiB.
+  /// The required buffers, each of 64 KiB.
   std::vector<void *> buffers(bool amaxes) {
     namespace b = scaled_matmul_buffers;
     std::vector<void *> result(b::count_, nullptr);
@@ -64,7 +64,7 @@ protected:
     return result;
   }
 
-  /// Launches it and returns what the library was asked for.
+  /// Launches it and returns the arguments of the library's call.
   Product launch(const std::vector<void *> &given) {
     book().executed.clear();
     book().products.clear();
@@ -97,8 +97,8 @@ scaled_matmul_params params(int32_t scheme) {
           .b_scale_max = nv ? 256 : 0};
 }
 
-// alpha of a matmul: its pointer goes to the library, beside a beta on the
-// device. Without it nothing changes.
+// alpha of a matmul: its pointer is passed to the library, with a beta in
+// device memory. Without alpha, nothing changes.
 TEST_F(MicroscaledPlans, AlphaOfAMatmul) {
   useMachine(9);
   ASSERT_STATUS_OK(backend->plan_matmul({.m = 32,
@@ -129,15 +129,15 @@ TEST_F(MicroscaledPlans, AlphaOfAMatmul) {
     }
   given[b::alpha] = nullptr;
   EXPECT_EQ(launch(given).beta, 1.0f);
-  // A step only enqueues.
+  // A step only enqueues work.
   given[b::alpha] = alpha;
   book().calls.clear();
   launch(given);
   EXPECT_EQ(book().calls, Strings({"cublasLtMatmul"}));
 }
 
-// Every variant that does not take the plain algorithm gets one of its own, and
-// scratch memory for the largest.
+// Every variant that does not use the plain algorithm has its own, and the
+// scratch memory is that of the largest.
 TEST_F(MicroscaledPlans, AlphaFindsItsOwnAlgorithm) {
   book().machine.algorithmsFit = false;
   ASSERT_STATUS_OK(backend->plan_matmul({.m = 32,
@@ -148,12 +148,12 @@ TEST_F(MicroscaledPlans, AlphaFindsItsOwnAlgorithm) {
                                          .type = TE_RT_F32,
                                          .out_type = TE_RT_F32},
                                         &product));
-  // Plain, bias, alpha, both.
+  // The variants: plain, bias, alpha, both.
   EXPECT_EQ(book().count("cublasLtMatmulAlgoGetHeuristic"), 4);
 }
 
-// The second operand of ours is the library's first. Storage along axis 0 is
-// its untransposed form.
+// Our second operand is the library's first. The storage for axis 0 is its form
+// without transposition.
 TEST_F(MicroscaledPlans, MxIsOneProduct) {
   for (int32_t aAxis : {0, 1})
     for (int32_t bAxis : {0, 1}) {
@@ -178,8 +178,9 @@ TEST_F(MicroscaledPlans, MxIsOneProduct) {
     }
 }
 
-// One scale stands for any axis: fprop, dgrad and wgrad read what was cast for
-// rows. Tensor cores of other generations read only what k is contiguous in.
+// One scale is valid for any axis: fprop, dgrad and wgrad read the casts for
+// rows. Tensor cores of other generations need operands in which k is
+// contiguous.
 TEST_F(MicroscaledPlans, PerTensorOfAnyAxis) {
   scaled_matmul_params p = params(TE_RT_PER_TENSOR);
   p.swizzled = 0;
@@ -239,8 +240,8 @@ TEST_F(MicroscaledPlans, NvReadsItsFactorFromTheDevice) {
   EXPECT_TRUE(made.hasBias);
 }
 
-// cuBLASLt has one factor for all rows: the product has none, and bias and c
-// come after the factors.
+// cuBLASLt has one factor for all rows, so the GEMM has none, and bias and c
+// are added after the factors.
 TEST_F(MicroscaledPlans, RowScaledNvIsFinishedByAKernel) {
   namespace b = scaled_matmul_buffers;
   for (int32_t outType : {TE_RT_BF16, TE_RT_F32}) {
@@ -260,7 +261,7 @@ TEST_F(MicroscaledPlans, RowScaledNvIsFinishedByAKernel) {
     EXPECT_FALSE(made.deviceScalars);
     EXPECT_FALSE(made.hasBias);
     EXPECT_EQ(made.beta, 0.0f);
-    // Factors and the product of 64 x 96.
+    // The factors, and the f32 GEMM result of 64 x 96.
     EXPECT_GE(product->workspaceBytes(), 64 * 4 + 64 * 96 * 4);
   }
 }
@@ -279,7 +280,8 @@ TEST_F(MicroscaledPlans, BlockScalesBecomeExponents) {
   EXPECT_EQ(made.firstScaleMode, CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0);
   EXPECT_TRUE(made.firstTransposed);
   EXPECT_FALSE(made.secondTransposed);
-  // Exponents of [up(64, 128), up(160 / 32, 4)], then the other operand's.
+  // The exponents of [up(64, 128), up(160 / 32, 4)], then those of the other
+  // operand.
   EXPECT_EQ(made.secondScale, workspace);
   EXPECT_EQ(made.firstScale, workspace + 128 * 8);
 
@@ -291,7 +293,7 @@ TEST_F(MicroscaledPlans, BlockScalesBecomeExponents) {
       << book().executed.back();
   EXPECT_EQ(made.beta, 0.0f);
 
-  // Rounding an f32 product changes nothing.
+  // Rounding an f32 result changes nothing.
   p.out_type = TE_RT_F32;
   plan(p);
   made = launch(given);
@@ -299,7 +301,7 @@ TEST_F(MicroscaledPlans, BlockScalesBecomeExponents) {
   EXPECT_EQ(made.beta, 1.0f);
 }
 
-// A block product is the mx product that was measured before.
+// A block GEMM is the mx GEMM that was timed before.
 TEST_F(MicroscaledPlans, LargeProductsAreTuned) {
   book().machine.algorithms = 2;
   for (int32_t scheme : {TE_RT_MX_1X32, TE_RT_NV_1X16, TE_RT_BLOCK_1X128}) {

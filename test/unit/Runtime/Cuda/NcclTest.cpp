@@ -1,8 +1,8 @@
 //===- NcclTest.cpp - groups of the cuda backend --------------------------===//
 //
-// One rank of a group on the fake NCCL: what is called, in which order and on
-// which stream, and what happens when any call fails. The real thing needs two
-// GPUs: test/unit/Runtime/Nccl.
+// One rank of a group on the fake NCCL: the calls, their order and streams, and
+// the failure of any call. test/unit/Runtime/Nccl tests the real library, which
+// needs two GPUs.
 //
 //===----------------------------------------------------------------------===//
 
@@ -39,13 +39,13 @@ protected:
     return (*backend)->bindGroup(7, id, 2, 0);
   }
 
-  /// Binds, runs every collective, one of them from a graph too, and closes.
+  /// Binds, runs every collective, one of them also in a graph, and closes.
   Status scenario();
 
   char id[TE_RT_GROUP_ID_BYTES] = {};
 };
 
-/// Of the book's calls, those of NCCL.
+/// Those calls of the book that are NCCL's.
 Strings ncclCalls() {
   Strings found;
   for (const std::string &call : book().calls)
@@ -67,7 +67,7 @@ Status NcclGroups::scenario() {
   TE_RT_RETURN_IF_FAILED(planMaximum(*backend, 7, &plan));
   void *memory = nullptr;
   TE_RT_RETURN_IF_FAILED(backend->alloc(3 * sizeof(float), &memory));
-  // An exchange of bytes alone has no scales.
+  // An exchange of only bytes has no scales.
   void *const buffers[] = {memory, memory, nullptr, nullptr};
   void *const stream = backend->defaultStream();
   TE_RT_RETURN_IF_FAILED(backend->enterThread());
@@ -97,7 +97,7 @@ Status NcclGroups::scenario() {
 
 TEST_F(NcclGroups, CallsInOrder) {
   ASSERT_STATUS_OK(scenario());
-  // The second all-reduce is the group's first value, before any step.
+  // The second all-reduce is the first value of the group, before any step.
   EXPECT_EQ(
       ncclCalls(),
       Strings({"ncclGetUniqueId", "ncclCommInitRankConfig", "ncclAllReduce",
@@ -105,7 +105,7 @@ TEST_F(NcclGroups, CallsInOrder) {
                "ncclGroupStart", "ncclSend", "ncclRecv", "ncclSend", "ncclRecv",
                "ncclGroupEnd", "ncclAllReduce", "ncclAllReduce",
                "ncclCommFinalize", "ncclCommDestroy"}));
-  // The last one was captured and replayed once. Each reports where it is,
+  // The last one was captured and replayed once. Each reports its position,
   // except for the group's first value.
   EXPECT_EQ(book().executed,
             Strings({"ncclAllReduce", "cuMemsetD32Async", "ncclAllReduce",
@@ -139,9 +139,9 @@ TEST_F(NcclGroups, ReducesOverItsPeers) {
   EXPECT_EQ(received[0], 0);
 }
 
-// What each collective asks NCCL for: bytes of any type are gathered as bytes,
-// sums are of their type. The fake's other ranks send zeros, or what this
-// sends.
+// The arguments of each collective: bytes of any type are gathered as bytes,
+// and sums have their type. The fake's other ranks send zeros, or the values of
+// this rank.
 TEST_F(NcclGroups, GathersAndSums) {
   std::unique_ptr<Backend> backend;
   ASSERT_STATUS_OK(create(&backend));
@@ -184,7 +184,7 @@ TEST_F(NcclGroups, GathersAndSums) {
                  "ncclRecv", "ncclSend", "ncclRecv", "ncclGroupEnd"},
                 plan),
             "abcdeghijkmnopq...");
-  // Scales go with the data, in one operation.
+  // Scales are exchanged with the data, in one operation.
   void *scales = nullptr, *otherScales = nullptr;
   ASSERT_STATUS_OK(backend->alloc(18, &scales));
   ASSERT_STATUS_OK(backend->alloc(18, &otherScales));
@@ -265,12 +265,12 @@ TEST_F(NcclGroups, BrokenGroupsAreAborted) {
   EXPECT_EQ(book().count("ncclCommDestroy"), 0);
 }
 
-// Calls that are not done yet are asked for, captured ones too, and nothing is
+// Calls that are in progress are polled, also captured ones, and nothing is
 // enqueued in between.
 TEST_F(NcclGroups, WaitsForCallsInProgress) {
   book().machine.progressPolls = 3;
   ASSERT_STATUS_OK(scenario());
-  // To connect, seven collectives, to close.
+  // One to connect, seven collectives, one to close.
   EXPECT_EQ(book().count("ncclCommGetAsyncError"), 9 * 4);
   EXPECT_EQ(book().count("ncclCommDestroy"), 1);
   EXPECT_EQ(book().violations, Strings());
@@ -279,7 +279,7 @@ TEST_F(NcclGroups, WaitsForCallsInProgress) {
 TEST_F(NcclGroups, MissingRanksAreTimedOutInABind) {
   const char *const text = "group 7 (rank 0 of 2): other ranks did not come in "
                            "time (20 ms)";
-  // NCCL does not get ready; NCCL is ready, but no value comes.
+  // Either NCCL does not get ready, or NCCL is ready but no value arrives.
   for (bool connects : {false, true}) {
     std::unique_ptr<Backend> backend;
     ASSERT_STATUS_OK(create(&backend));
@@ -297,7 +297,8 @@ TEST_F(NcclGroups, MissingRanksAreTimedOutInABind) {
   }
 }
 
-// In a step: enqueued at once, and found by the first wait for the stream.
+// In a step, the collective is enqueued at once, and the error is found when
+// the host waits for the stream.
 TEST_F(NcclGroups, MissingRanksAreTimedOutInAStep) {
   for (const char *how : {"synchronize", "copyToHost", "copyToDevice", "timer",
                           "destroy", "launch"}) {
@@ -336,7 +337,8 @@ TEST_F(NcclGroups, MissingRanksAreTimedOutInAStep) {
       EXPECT_STATUS(status, TE_RT_TIMED_OUT,
                     "group 7 (rank 0 of 2): other ranks did not come in time "
                     "(20 ms)");
-      // The group is lost, and says so without another wait.
+      // The group cannot be used any more, and reports that without another
+      // wait.
       EXPECT_TRUE(plan->launch(stream, buffers).failed());
     }
     book().calls.clear();
@@ -359,7 +361,7 @@ TEST_F(NcclGroups, ErrorsOfOthersEndAWait) {
   book().machine.peersAreMissing = true;
   ASSERT_STATUS_OK(plan->launch(backend->defaultStream(), buffers));
   book().machine.communicatorsFail = true;
-  // Long before the ten minutes.
+  // This is long before the ten minutes.
   EXPECT_STATUS(backend->synchronize(), TE_RT_DEVICE_ERROR,
                 "ncclCommGetAsyncError: a text of NCCL (more of it)");
   EXPECT_EQ(book().count("ncclCommAbort"), 1);
@@ -368,7 +370,7 @@ TEST_F(NcclGroups, ErrorsOfOthersEndAWait) {
 TEST_F(NcclGroups, LostDeviceIsNotWaitedFor) {
   std::unique_ptr<Backend> backend;
   ASSERT_STATUS_OK(createBound(&backend));
-  // Context, then the last synchronisation.
+  // The calls are the context and the last synchronisation.
   book().failCall(1, 1);
   backend.reset();
   EXPECT_EQ(book().failedCall, "cuStreamQuery");
@@ -387,7 +389,7 @@ TEST_F(NcclGroups, MulticastIsOffUnlessTheUserSpeaksOfIt) {
   }
 }
 
-/// Calls whose failure need not fail the program.
+/// Calls whose failure may be ignored.
 const std::set<std::string> mayPass = {
     "cuDevicePrimaryCtxRelease",
     "cuEventDestroy",
@@ -400,7 +402,7 @@ const std::set<std::string> mayPass = {
     "cublasLtDestroy",
     "ncclCommAbort",
     "ncclCommDestroy",
-    // In destructors.
+    // Calls of destructors.
     "cuCtxSetCurrent",
     "cuStreamQuery",
     "ncclCommFinalize",
@@ -432,22 +434,22 @@ TEST_F(NcclGroups, EveryCallMayFail) {
       EXPECT_EQ(status.code, TE_RT_DEVICE_ERROR);
       EXPECT_NE(status.message.find(": a text of NCCL (more of it)"),
                 std::string::npos);
-      // A communicator that reported an error is not waited for.
+      // Nothing waits for a communicator that reported an error.
       const bool made = book().failedCall != "ncclGetUniqueId" &&
                         book().failedCall != "ncclCommInitRankConfig";
       EXPECT_EQ(book().count("ncclCommAbort"), made ? 1 : 0);
       EXPECT_EQ(book().count("ncclCommDestroy"), 0);
     }
-  // An id, the beginning, four all-reduces, two others, and six for the parts
-  // that are exchanged.
+  // An id, the initialisation, four all-reduces, two others, and six for the
+  // parts of the exchange.
   EXPECT_EQ(numNccl, 14 * 3);
 }
 
 //===----------------------------------------------------------------------===//
-// Through the C ABI
+// Tests through the C ABI
 //===----------------------------------------------------------------------===//
 
-// The maximum over group 9 of an argument, in its place.
+// The maximum of an argument over group 9, in place.
 te_rt_status load(te_rt_instance *instance) {
   return te_rt_plan_all_reduce_max(instance, 0, 4, 9);
 }
@@ -459,7 +461,7 @@ constexpr te_rt_module maximum = {
     TE_RT_MODULE_MAGIC,        TE_RT_VERSION, 0, 1, 1, load, step,
     "'y' at step.mlir:4:10\0", nullptr,       0, 0};
 
-// As above, then over group 4.
+// The same, then over group 4.
 te_rt_status loadTwo(te_rt_instance *instance) {
   load(instance);
   return te_rt_plan_all_reduce_max(instance, 1, 4, 4);
@@ -489,7 +491,7 @@ protected:
   void SetUp() override {
     FakeCudaTest::SetUp();
     book().machine.peerMaximum = 2;
-    // A library that is loaded already is found by its name.
+    // A library that is already loaded is found by its name.
     const cuda::LibraryPaths paths = fakePaths();
     for (const std::string &path :
          {paths.driver[0], paths.cublasLt[0], paths.nccl[0]}) {
@@ -540,7 +542,7 @@ TEST_F(NcclInstance, ReducesOnTheStepsStream) {
     ASSERT_OK(te_rt_instance_run_graph(instance, &memory));
   EXPECT_EQ(book().count("ncclAllReduce"), 2);
   EXPECT_NE(book().collectiveStreams[1], stream);
-  // Binding, the eager step, the replays.
+  // Binding, the step without capture, the replays.
   Strings executed = {"ncclAllReduce"};
   for (int i = 0; i < 1 + 3; ++i)
     executed.insert(executed.end(), {"cuMemsetD32Async", "ncclAllReduce"});
@@ -553,7 +555,7 @@ TEST_F(NcclInstance, FailedLaunchNamesTheKernel) {
   ASSERT_OK(te_rt_instance_create(context, &maximum, &instance));
   void *memory = nullptr;
   ASSERT_OK(te_rt_alloc(context, 4 * sizeof(float), &memory));
-  // Context, then where the stream is.
+  // The calls are the context and the query of the stream.
   book().failCall(2, 0);
   EXPECT_EQ(te_rt_instance_run(instance, &memory, nullptr), TE_RT_DEVICE_ERROR);
   EXPECT_STREQ(te_rt_last_error(),
@@ -561,8 +563,8 @@ TEST_F(NcclInstance, FailedLaunchNamesTheKernel) {
                "4:10): ncclAllReduce: a text of NCCL (more of it)");
 }
 
-// Two collectives over two groups: the error of the call that waits names
-// the collective at which the stream stopped, and its group.
+// Two collectives over two groups: the error of the call that waits names the
+// collective at which the stream stopped, and its group.
 TEST_F(NcclInstance, WaitInVainNamesTheCollective) {
   for (int missing : {0, 1}) {
     SCOPED_TRACE(missing);
@@ -599,7 +601,7 @@ TEST_F(NcclInstance, WaitInVainNamesTheCollective) {
 }
 
 TEST_F(NcclInstance, FailedBindingBindsNothing) {
-  // Context, two kinds of memory, then NCCL.
+  // The calls are the context, two kinds of memory, then NCCL.
   book().failCall(3, 1);
   EXPECT_EQ(te_rt_context_bind_group(context, 9, id, 3, 1), TE_RT_DEVICE_ERROR);
   EXPECT_STREQ(
@@ -610,7 +612,7 @@ TEST_F(NcclInstance, FailedBindingBindsNothing) {
   ASSERT_OK(te_rt_context_bind_group(context, 9, id, 3, 1));
 }
 
-// The program's own communicator is used and neither closed nor aborted.
+// The program's own communicator is used, but neither closed nor aborted.
 TEST_F(NcclInstance, UsesTheProgramsCommunicator) {
   cuda::Nccl nccl;
   ASSERT_STATUS_OK(cuda::Nccl::load(fakePaths().nccl, &nccl));

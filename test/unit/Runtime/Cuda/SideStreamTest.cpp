@@ -1,8 +1,9 @@
 //===- SideStreamTest.cpp - steps on two streams --------------------------===//
 //
 // A step whose collective runs beside a launch of the caller's stream, on the
-// fake libraries: what is put on which stream, who waits for whom, and that a
-// capture holds both. The fake refuses a capture whose streams are not joined.
+// fake libraries: the work of each stream, which stream waits for which, and
+// that a capture contains both. The fake rejects a capture whose streams are
+// not joined.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,8 +23,8 @@ using Strings = std::vector<std::string>;
 
 constexpr int64_t kBytes = 1024;
 
-// Copies x, takes the maximum over group 9 of the copy on the side stream,
-// copies y meanwhile, and then the maximum to z.
+// Copies x, takes the maximum of the copy over group 9 on the side stream,
+// copies y at the same time, and then copies the maximum to z.
 te_rt_status load(te_rt_instance *instance) {
   te_rt_plan_copy(instance, 0, kBytes);
   te_rt_plan_all_reduce_max(instance, 1, kBytes / 4, 9);
@@ -61,7 +62,7 @@ protected:
   void SetUp() override {
     FakeCudaTest::SetUp();
     book().machine.peerMaximum = 2;
-    // A library that is loaded already is found by its name.
+    // A library that is already loaded is found by its name.
     const te::rt::cuda::LibraryPaths paths = fakePaths();
     for (const std::string &path :
          {paths.driver[0], paths.cublasLt[0], paths.nccl[0]}) {
@@ -99,9 +100,9 @@ protected:
     context = nullptr;
   }
 
-  /// What was put on the streams since `placed` was cleared, as "main copy" and
-  /// "side wait 1", with events numbered from 0. The stream of a collective is
-  /// the side stream.
+  /// The work on the streams since `placed` was cleared, as "main copy" and
+  /// "side wait 1", with events numbered from 0. The side stream is that of the
+  /// collective.
   static Strings placed() {
     const void *side = book().collectiveStreams.back();
     Strings lines, events;
@@ -130,13 +131,13 @@ protected:
 };
 
 const Strings wholeStep = {
-    // The side stream begins where the caller's is.
+    // The side stream starts after the caller's work.
     "main record 0", "side wait 0",
-    // The maximum is of the copy, and the next copy does not wait for it.
+    // The maximum reads the copy, and the next copy does not wait for it.
     "main copy", "main record 1", "side wait 1", "side note",
     "side ncclAllReduce", "side record 2", "main copy", "main wait 2",
     "main copy",
-    // The caller's stream ends where the side stream is.
+    // The caller's stream ends after the side stream.
     "side record 3", "main wait 3"};
 
 TEST_F(SideStream, ForksAndJoins) {
@@ -146,7 +147,7 @@ TEST_F(SideStream, ForksAndJoins) {
     book().calls.clear();
     ASSERT_OK(te_rt_instance_run(instance, arguments, nullptr));
     EXPECT_EQ(placed(), wholeStep);
-    // Events are made when the step is loaded, and the host waits for nothing.
+    // Events are created when the step is loaded, and the host does not wait.
     EXPECT_EQ(book().count("cuEventCreate"), 0);
     EXPECT_EQ(book().count("cuStreamSynchronize"), 0);
     EXPECT_EQ(book().count("cuEventSynchronize"), 0);
@@ -162,14 +163,14 @@ TEST_F(SideStream, IsCapturedWithTheCallersStream) {
   captured.resize(wholeStep.size());
   EXPECT_EQ(captured, wholeStep);
   ASSERT_OK(te_rt_instance_run_graph(instance, arguments));
-  // Each replay has all of it, and nothing ran while it was recorded.
+  // Each replay contains all work, and nothing ran during the capture.
   const Strings once = {"cuMemcpyDtoDAsync", "cuMemsetD32Async",
                         "ncclAllReduce", "cuMemcpyDtoDAsync",
                         "cuMemcpyDtoDAsync"};
   Strings twice = once;
   twice.insert(twice.end(), once.begin(), once.end());
   EXPECT_EQ(book().executed, twice);
-  // Not captured any more.
+  // This run is not captured.
   ASSERT_OK(te_rt_instance_run(instance, arguments, nullptr));
   EXPECT_EQ(book().executed.size(), 15u);
 }
@@ -202,10 +203,10 @@ TEST_F(SideStream, TracedStepsAreOnOneStream) {
   }
 }
 
-// After a launch that failed, too, the caller's stream ends behind the other.
+// The caller's stream ends after the side stream also if a launch failed.
 TEST_F(SideStream, JoinsAfterAFailure) {
   ASSERT_OK(create(overlapped));
-  // Context, record, wait, copy, record, wait, note, then NCCL.
+  // The calls are: context, record, wait, copy, record, wait, note, then NCCL.
   book().failCall(7, 1);
   book().placed.clear();
   EXPECT_EQ(te_rt_instance_run(instance, arguments, nullptr),
@@ -254,7 +255,7 @@ TEST_F(SideStream, EveryCallMayFail) {
   EXPECT_EQ(numSide, 1 + 1 + 2 + 4 + 2 * 8);
 }
 
-/// What te_rt_order is refused for, in a module of two copies.
+/// Invalid calls of te_rt_order, in a module of two copies.
 struct Refused {
   int32_t slot, side, wait;
   const char *message;

@@ -1,8 +1,9 @@
 //===- GroupFault.cpp - a process that fails in the middle of a step ------===//
 //
-// te-group-fault FAULT TIMEOUT_MS [TOKEN], started by faults.py under mpirun.
-// After one good collective the last rank does what FAULT says, and the others
-// go on to the next one. A rank that gets an error prints it and ends the job.
+// te-group-fault FAULT TIMEOUT_MS [TOKEN] is started by faults.py under mpirun.
+// After one successful collective, the last rank does what FAULT names, and the
+// others continue with the next collective. A rank that gets an error prints it
+// and ends the job.
 //
 //===----------------------------------------------------------------------===//
 
@@ -33,7 +34,7 @@ void expectOk(te_rt_status status, const Process &process) {
   std::fprintf(stderr, "rank %d: status %d: %s\n", jobRank(), status,
                process.message.c_str());
   std::fflush(stderr);
-  // So that every rank that waits has its say before the first one ends all.
+  // Every rank that waits prints its error before the first one ends the job.
   usleep(300000);
   te_mpi_abort(job(), 3);
 }
@@ -64,7 +65,7 @@ int main(int argc, char **argv) {
       std::abort();
     if (fault == "left")
       _exit(0);
-    // Waits in the other group, where nobody comes.
+    // This rank waits in the other group, which no other rank uses.
     if (fault == "order")
       expectOk(process.run(sum(1), x, y), process);
   }

@@ -1,9 +1,9 @@
 //===- GroupProcessTest.cpp - collectives over processes, exactly ---------===//
 //
-// Every process makes the values of all, so each knows what has to come out,
-// computed here from the definition in Kernels.td. Results are
-// compared bit for bit; a NaN of f32 has no defined payload. All processes run
-// the same tests in the same order.
+// Every process computes the inputs of all processes and the expected results,
+// from the definition in Kernels.td. Results are compared bit for bit; the
+// payload of an f32 NaN is not defined. All processes run the same tests in the
+// same order.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,7 +23,7 @@ namespace {
 
 constexpr int64_t kTimeout = 60000;
 constexpr int32_t kTypes[] = {TE_RT_F32, TE_RT_BF16, TE_RT_F16};
-// The last one goes in two pieces.
+// The last size is sent in two pieces.
 constexpr int64_t kCounts[] = {0, 1, 2, 7, 1001, 70001};
 const char *const kKinds[] = {"normal",  "nan",       "inf",  "zeros",
                               "negzero", "subnormal", "huge", "wide"};
@@ -37,7 +37,7 @@ std::vector<int32_t> everybody() {
   return ranks;
 }
 
-/// What process `rank` of the job sends: kinds differ from rank to rank.
+/// The input of process `rank` of the job. Kinds differ between ranks.
 Array valuesOf(int rank, int32_t type, int64_t count, int round) {
   const size_t kind = static_cast<size_t>(rank + round) % std::size(kKinds);
   return makeArray(kKinds[kind], type, static_cast<size_t>(count),
@@ -124,7 +124,7 @@ TEST(GroupProcesses, EachRankKeepsItsPartOfASum) {
       }
 }
 
-// Bytes of any type, NaNs with all their bits.
+// Bytes of any type, including the payloads of NaNs.
 TEST(GroupProcesses, GathersBytesInTheOrderOfRanks) {
   Process process(kTimeout);
   ASSERT_OK(process.bind(3, everybody()));
@@ -148,7 +148,7 @@ TEST(GroupProcesses, GathersBytesInTheOrderOfRanks) {
   }
 }
 
-// Each rank sends every other something else, itself included.
+// Each rank sends different values to every rank, including itself.
 TEST(GroupProcesses, ExchangesBytesInTheOrderOfRanks) {
   Process process(kTimeout);
   ASSERT_OK(process.bind(3, everybody()));
@@ -197,8 +197,8 @@ TEST(GroupProcesses, MaximumIsThatOfAllRanks) {
   }
 }
 
-// Pairs of neighbours, all of which call their group 1, and everybody the other
-// way round: places in a group are not those in the job.
+// Pairs of neighbours, all of which call their group 1, and all ranks in
+// reverse order: ranks in a group differ from those of the job.
 TEST(GroupProcesses, GroupsOfSomeOfTheProcesses) {
   Process process(kTimeout);
   const int32_t first = jobRank() / 2 * 2;
@@ -221,8 +221,8 @@ TEST(GroupProcesses, GroupsOfSomeOfTheProcesses) {
     }
 }
 
-// One collective of another kind, size or type: everybody hears of it, with
-// both sides named, and nobody gets the other's bytes.
+// One collective has another kind, size or type: every rank reports it with
+// both sides, and no rank gets wrong bytes.
 TEST(GroupProcesses, DisagreementIsAnErrorOnEveryRank) {
   const struct {
     Process::PlanFunction mine, theirs;
@@ -243,7 +243,7 @@ TEST(GroupProcesses, DisagreementIsAnErrorOnEveryRank) {
     Process process(kTimeout);
     ASSERT_OK(process.bind(3, everybody()));
     std::vector<float> x(64, 1.0f), y(64, -1.0f);
-    // The last rank is the odd one.
+    // The last rank differs.
     const bool isOdd = jobRank() == jobSize() - 1;
     EXPECT_EQ(process.run(isOdd ? each.theirs : each.mine, x.data(), y.data()),
               TE_RT_INVALID_ARGUMENT);
@@ -252,14 +252,14 @@ TEST(GroupProcesses, DisagreementIsAnErrorOnEveryRank) {
       EXPECT_NE(process.message.find(part), std::string::npos)
           << process.message;
     EXPECT_EQ(y, std::vector<float>(64, -1.0f));
-    // A group that failed stays failed, without anybody waiting.
+    // A group that failed stays failed, and no rank waits.
     const std::string first = process.message;
     EXPECT_EQ(process.run(each.mine, x.data(), y.data()),
               TE_RT_INVALID_ARGUMENT);
   }
 }
 
-// Every rank hears of it without waiting for another.
+// Every rank gets the error without waiting for another.
 TEST(GroupProcesses, ExchangesOfScalesNeedTheirBuffers) {
   Process process(kTimeout);
   ASSERT_OK(process.bind(3, everybody()));
@@ -283,7 +283,7 @@ TEST(GroupProcesses, PlacesAreCheckedWhenBound) {
   EXPECT_NE(process.message.find("of the communicator to bind group 5 as rank"),
             std::string::npos)
       << process.message;
-  // Another number for the same place.
+  // Two ranks pass different numbers for the same rank.
   EXPECT_EQ(process.bind(20 + jobRank(), communicatorOf(6, everybody())),
             TE_RT_INVALID_ARGUMENT);
   EXPECT_NE(process.message.find("but it binds group 2"), std::string::npos)
@@ -291,7 +291,7 @@ TEST(GroupProcesses, PlacesAreCheckedWhenBound) {
 }
 
 TEST(GroupProcesses, CommunicatorsAreOfTheJob) {
-  // All on one host here.
+  // All processes are on one host here.
   EXPECT_EQ(te_mpi_local_rank(job()), jobRank());
   te_rt_communicator communicator;
   char message[TE_RT_MESSAGE_BYTES];
@@ -315,7 +315,7 @@ TEST(GroupProcesses, CommunicatorsAreOfTheJob) {
 
 int main(int argc, char **argv) {
   testing::InitGoogleTest(&argc, argv);
-  // One report is enough; failures are printed by every rank.
+  // One report is sufficient; every rank prints failures.
   if (jobRank() != 0) {
     auto &listeners = testing::UnitTest::GetInstance()->listeners();
     delete listeners.Release(listeners.default_result_printer());

@@ -54,7 +54,7 @@ te_rt_status Process::bind(int32_t number, const std::vector<int32_t> &ranks) {
   return bind(number, communicatorOf(number, ranks));
 }
 
-// A module's functions are given nothing but the instance.
+// The functions of a module have only the instance as an argument.
 static const Process::PlanFunction *currentPlan;
 
 te_rt_status Process::run(const PlanFunction &plan, const void *x, void *y) {
@@ -78,7 +78,7 @@ te_rt_status Process::run(const PlanFunction &plan, const void *x, void *y) {
   if (status == TE_RT_OK) {
     // An empty vector has no address.
     static char nothing[16];
-    // No scales, which an exchange may have.
+    // The optional scales of an exchange are absent.
     void *const arguments[] = {x ? const_cast<void *>(x) : nothing,
                                y ? y : nothing, nullptr, nullptr};
     status = te_rt_instance_run(instance, arguments, nullptr);

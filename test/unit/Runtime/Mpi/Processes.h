@@ -1,7 +1,7 @@
 //===- Processes.h - one process of a job, with a context -----------------===//
 //
-// What both programs of this folder need: the job, groups by lists of ranks,
-// and steps of one launch.
+// Helpers of both programs in this folder: the job, groups given as lists of
+// ranks, and steps with one launch.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,7 +17,7 @@
 
 namespace te::processes {
 
-/// This process's job; joined by the first call.
+/// This process's job, which the first call joins.
 te_mpi *job();
 int jobSize();
 int jobRank();
@@ -29,13 +29,13 @@ public:
   ~Process();
   Process(const Process &) = delete;
 
-  /// Binds group `number` to processes `ranks` of the job; the status, with the
-  /// text in `message`.
+  /// Binds group `number` to the processes `ranks` of the job. Returns the
+  /// status, with the text in `message`.
   te_rt_status bind(int32_t number, const std::vector<int32_t> &ranks);
   te_rt_status bind(int32_t number, const te_rt_communicator &communicator);
 
   using PlanFunction = std::function<te_rt_status(te_rt_instance *)>;
-  /// Plans one collective and runs it on x, y.
+  /// Plans one collective and runs it on x and y.
   te_rt_status run(const PlanFunction &plan, const void *x, void *y);
 
   std::string message;
@@ -44,7 +44,7 @@ private:
   te_rt_context *context = nullptr;
 };
 
-/// A communicator of the job; ends the job where there is none.
+/// A communicator of the job; ends the job if there is none.
 te_rt_communicator communicatorOf(int32_t tag,
                                   const std::vector<int32_t> &ranks);
 

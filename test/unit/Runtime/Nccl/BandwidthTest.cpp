@@ -1,10 +1,10 @@
 //===- BandwidthTest.cpp - how fast collectives are on this machine -------===//
 //
-// Measured, not checked: time of a captured collective by size, and its bus
-// bandwidth, the bytes each link has to carry (2 (R-1)/R of an all-reduce's
-// array, (R-1)/R of a gathered, scattered or
-// exchanged one) over that time. A JSON object
-// a line to --json=F, a table to the screen.
+// Measures, but does not check, the time of a captured collective for several
+// sizes, and its bus bandwidth. This is the number of bytes that each link
+// transfers (2 (R-1)/R of the array of an all-reduce, and (R-1)/R of one that
+// is gathered, scattered or exchanged) divided by the time. Writes a JSON
+// object per line to --json=F, and prints a table.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,8 +21,8 @@ using Collective = RanksTest;
 
 struct Case {
   const char *name;
-  /// Plans it for an array of `bytes` in all: that which is reduced, scattered,
-  /// or has been gathered.
+  /// Plans it for an array of `bytes` in total: the one that is reduced or
+  /// scattered, or the result of a gather.
   void (*plan)(te_rt_instance *instance, int32_t slot, int64_t bytes);
   double linkShare; // of those bytes, times R / (R - 1)
 };
@@ -72,7 +72,7 @@ TEST_F(Collective, Bandwidth) {
       for (int64_t bytes :
            {int64_t(1) << 10, int64_t(1) << 16, int64_t(1) << 20,
             int64_t(1) << 24, int64_t(1) << 27}) {
-        // A multiple of what every rank needs.
+        // A multiple of the size that every rank needs.
         bytes = bytes / (4 * numRanks()) * (4 * numRanks());
         const Step step = {
             kRuns, 2, 0,
@@ -81,7 +81,7 @@ TEST_F(Collective, Bandwidth) {
                 each.plan(instance, slot, bytes);
             },
             [](te_rt_instance *instance, char *, void *const *arguments) {
-              // An exchange of bytes alone has no scales.
+              // An exchange of only bytes has no scales.
               void *const buffers[] = {arguments[0], arguments[1], nullptr,
                                        nullptr};
               for (int32_t slot = 0; slot < kRuns; ++slot)
@@ -92,7 +92,7 @@ TEST_F(Collective, Bandwidth) {
         void *x = rank.allocate(static_cast<size_t>(bytes));
         void *y = rank.allocate(static_cast<size_t>(bytes));
         float milliseconds = 0;
-        // The first one captures and connects.
+        // The first run captures and connects.
         for (int i = 0; i < 2; ++i) {
           TE_EXPECT_OK(te_rt_timer_mark(rank.context, 0));
           rank.run(instance, step, {x, y}, /*captured=*/true);

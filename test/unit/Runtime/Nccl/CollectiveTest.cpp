@@ -1,8 +1,8 @@
 //===- CollectiveTest.cpp - the maximum over several GPUs, exactly --------===//
 //
-// Every rank makes the values of all ranks, so each knows what has to come out.
-// A maximum rounds nothing: results are compared bit for bit. Values are of
-// both signs and all sizes, from subnormals to infinities; NaN and -0 have no
+// Every rank computes the values of all ranks and the expected results. A
+// maximum does not round, so results are compared bit for bit. Values have both
+// signs and all magnitudes, from subnormals to infinities. NaN and -0 have no
 // defined result.
 //
 //===----------------------------------------------------------------------===//
@@ -21,10 +21,10 @@ namespace {
 
 using Collective = RanksTest;
 
-// Small ones take another way through NCCL than large ones.
+// NCCL uses other algorithms for small arrays than for large ones.
 constexpr int64_t kCounts[] = {1, 2, 3, 127, 4096, 1000003};
 
-/// Different for each rank and round; the same on every run.
+/// Values that differ for each rank and round, but not between runs.
 std::vector<float> valuesOf(int rank, int round, int64_t count) {
   uint32_t state = 0x9e3779b9u * static_cast<uint32_t>(rank + 1) +
                    0x85ebca6bu * static_cast<uint32_t>(round + 1);
@@ -44,7 +44,7 @@ std::vector<float> valuesOf(int rank, int round, int64_t count) {
       value = sign * FLT_MAX;
       break;
     case 3:
-      // Rarely, as nothing else wins over it.
+      // Infinities are rare, because they exceed all other values.
       value = (random >> 4) % 16 == 0 ? sign * INFINITY : sign;
       break;
     default:
@@ -76,7 +76,7 @@ testing::AssertionResult sameBits(const std::vector<float> &expected,
   return testing::AssertionSuccess();
 }
 
-/// y = max over group 7 of x.
+/// y = maximum of x over group 7.
 Step maximumStep(int64_t count) {
   return {1, 2, 0,
           [=](te_rt_instance *instance) {
@@ -87,7 +87,7 @@ Step maximumStep(int64_t count) {
           }};
 }
 
-/// The step on values of several rounds; each replay reads new ones.
+/// Runs the step on values of several rounds; each replay reads new ones.
 void checkMaximum(Rank &rank, bool captured, bool inPlace) {
   for (int64_t count : kCounts) {
     const Step step = maximumStep(count);
@@ -126,8 +126,8 @@ TEST_F(Collective, CapturedMaximumIsExact) {
   });
 }
 
-// y = 2 max(2 x): the collective waits for the kernel before it, and the one
-// after waits for the collective.
+// y = 2 max(2 x): the collective waits for the kernel before it, and the kernel
+// after it waits for the collective.
 TEST_F(Collective, KeepsItsPlaceBetweenKernels) {
   ASSERT_NO_FATAL_FAILURE(bind(7));
   constexpr int64_t kCount = 1000003;
@@ -166,8 +166,8 @@ TEST_F(Collective, KeepsItsPlaceBetweenKernels) {
   });
 }
 
-// One step over three groups: all ranks, all ranks the other way round, and
-// each rank alone.
+// One step over three groups: all ranks, all ranks in reverse order, and only
+// this rank.
 TEST_F(Collective, GroupsAreIndependent) {
   ASSERT_NO_FATAL_FAILURE(bind(7));
   ASSERT_NO_FATAL_FAILURE(bind(0, /*reversed=*/true));
@@ -228,7 +228,8 @@ TEST_F(Collective, UnboundGroupIsAnErrorAtLoad) {
       << te_rt_last_error();
 }
 
-// Measured, not checked: what NaN gives, and how long a small one takes.
+// Measures, but does not check, the result for NaN and the time of a small
+// collective.
 TEST_F(Collective, Observations) {
   ASSERT_NO_FATAL_FAILURE(bind(7));
   constexpr int kRuns = 1000;

@@ -1,7 +1,7 @@
 //===- Main.cpp - entry point of te-collective-check ----------------------===//
 //
-// gtest's own main, with --ranks=N and --json=F in front, and an end for ranks
-// that wait for one that failed.
+// gtest's main function with the options --ranks=N and --json=F, and a time
+// limit for ranks that wait for one that failed.
 //
 //===----------------------------------------------------------------------===//
 

@@ -20,8 +20,8 @@ std::string &jsonFile() {
   return path;
 }
 
-// A module's functions are given nothing but the instance; loading and running
-// call them on this thread.
+// The functions of a module have only the instance as an argument. Loading and
+// running call them on this thread.
 static thread_local const Step *currentStep;
 
 te_rt_instance *Rank::load(const Step &step) {
@@ -86,7 +86,7 @@ void RanksTest::SetUp() {
 }
 
 void RanksTest::TearDown() {
-  // Closing a group is collective.
+  // Closing a group is a collective operation.
   onEachRank([](Rank &rank) { te_rt_context_destroy(rank.context); });
 }
 

@@ -1,9 +1,9 @@
 //===- Ranks.h - one context and one thread for each rank -----------------===//
 //
-// The ranks of these tests are threads of one process, each with a context on a
-// GPU of its own. Contexts are made one after another, so that a missing GPU is
-// found before anybody waits for anybody; what is collective runs on all
-// threads at once.
+// The ranks of these tests are threads of one process, each with a context on
+// its own GPU. Contexts are created one after another, so that a missing GPU is
+// found before a rank waits for another. Collective calls run on all threads at
+// once.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,15 +20,16 @@
 
 namespace te::ranks {
 
-/// How many ranks the tests use.
+/// The number of ranks of the tests.
 int &numRanks();
-/// Where the measured bandwidths go, a JSON object a line; empty: nowhere.
+/// The file for measured bandwidths, with a JSON object per line; empty for
+/// none.
 std::string &jsonFile();
 
 #define TE_EXPECT_OK(call) EXPECT_EQ(call, TE_RT_OK) << te_rt_last_error()
 
-/// A compiled step as two functions. It is one launch after another, and knows
-/// no pointers but its arguments and its arena.
+/// A compiled step as two functions. It consists of consecutive launches, whose
+/// pointers are its arguments and its arena.
 struct Step {
   int32_t numPlans;
   int32_t numArguments;
@@ -37,13 +38,13 @@ struct Step {
   std::function<void(te_rt_instance *, char *, void *const *)> step;
 };
 
-/// What one rank's thread works with.
+/// The data of one rank's thread.
 class Rank {
 public:
   Rank(te_rt_context *context, int number) : context(context), number(number) {}
 
   te_rt_instance *load(const Step &step);
-  /// Runs a step that `load` made; captured, or by itself.
+  /// Runs a step that `load` created, with or without capture.
   void run(te_rt_instance *instance, const Step &step,
            const std::vector<void *> &arguments, bool captured);
   template <typename T> void *upload(const std::vector<T> &values) {
@@ -71,15 +72,15 @@ private:
   void copyFrom(void *to, const void *from, size_t bytes);
 };
 
-/// Skips with its reason where there are too few GPUs.
+/// Skips the test, with a reason, if there are too few GPUs.
 class RanksTest : public testing::Test {
 protected:
   void SetUp() override;
   void TearDown() override;
 
-  /// Runs `body` on a thread for each rank and waits for all.
+  /// Runs `body` on a thread for each rank, and waits for all.
   void onEachRank(const std::function<void(Rank &)> &body);
-  /// Binds `group` to all ranks, in this or in the opposite order.
+  /// Binds `group` to all ranks, in this or in the reverse order.
   void bind(int32_t group, bool reversed = false);
 
   std::vector<te_rt_context *> contexts;

@@ -1,11 +1,11 @@
 //===- SumTest.cpp - sums and gathers over several GPUs -------------------===//
 //
-// Every rank makes the values of all ranks. Gathers are equal byte for byte.
-// Sums of two ranks are equal to the definition bit for bit: one addition, and
-// a sum of two bf16 or f16 in f32 rounds to the type as the exact sum does.
-// Over more ranks NCCL may add in any order and round after each addition: R -
-// 1 of them are off by at most g = (R-1) u / (1 - (R-1) u) of the sum of
-// magnitudes. What is infinite or NaN is so in any order.
+// Every rank computes the values of all ranks. Gathers are compared byte for
+// byte. Sums of two ranks have the bits of the definition: there is one
+// addition, and a sum of two bf16 or f16 in f32 rounds to the type like the
+// exact sum. Over more ranks, NCCL may add in any order and round after each
+// addition; R - 1 roundings have an error of at most g = (R-1) u / (1 - (R-1)
+// u) of the sum of magnitudes. Infinities and NaN occur in any order.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,8 +23,8 @@ using Collective = RanksTest;
 
 constexpr int32_t kTypes[] = {TE_RT_F32, TE_RT_BF16, TE_RT_F16};
 constexpr int64_t kCounts[] = {0, 1, 7, 4096, 100003};
-// Kinds whose sums may overflow or be NaN come last: where more than two ranks
-// add in another order they have no bound.
+// Kinds whose sums may overflow or be NaN are last, because with more than two
+// ranks there is no bound for them.
 const char *const kKinds[] = {"normal",    "zeros", "negzero", "wide",
                               "subnormal", "nan",   "inf",     "huge"};
 
@@ -67,7 +67,7 @@ Step gatherStep(int64_t bytes) {
           }};
 }
 
-/// Scales are stored after the data.
+/// The scales are stored after the data.
 Step exchangeStep(int64_t bytes, int64_t scaleBytes) {
   return {
       1, 2, 0,
@@ -85,9 +85,9 @@ Step exchangeStep(int64_t bytes, int64_t scaleBytes) {
 }
 
 /// Whether `actual` is elements [begin, ...) of the sum of the ranks' values.
-/// Of more than two the order is NCCL's: partial sums are no larger than the
-/// sum of magnitudes, within g, and where that is beyond f16 one may be
-/// infinite.
+/// With more than two ranks the order is NCCL's: partial sums are at most the
+/// sum of magnitudes, within g; if that exceeds the range of f16, an element
+/// may be infinite.
 testing::AssertionResult isSum(const std::vector<Array> &values, int64_t begin,
                                const Array &actual) {
   Array expected = actual;
@@ -121,7 +121,7 @@ testing::AssertionResult isSum(const std::vector<Array> &values, int64_t begin,
   return sameBits(expected, actual);
 }
 
-/// Runs `step` on x; y has the type and the count of `result`.
+/// Runs `step` on x; y has the type and the size of `result`.
 void run(Rank &rank, const Step &step, const Array &x, Array &result,
          bool captured, bool inPlace) {
   te_rt_instance *instance = rank.load(step);
@@ -129,7 +129,7 @@ void run(Rank &rank, const Step &step, const Array &x, Array &result,
   void *from = rank.upload(x.bytes);
   const std::vector<uint8_t> poison(result.bytes.size(), 0xcd);
   void *to = inPlace ? from : rank.upload(poison);
-  // A replay reads what is there then.
+  // A replay reads the current values.
   for (int i = 0; i < (captured ? 2 : 1); ++i) {
     rank.write(from, x.bytes);
     rank.run(instance, step, {from, to}, captured);
@@ -210,8 +210,8 @@ TEST_F(Collective, GatherMovesBytes) {
   });
 }
 
-// Every rank sends each other something else; the first exchange of a size is
-// captured in every second case.
+// Every rank sends different values to each rank. In every second case, the
+// first exchange of a size is captured.
 TEST_F(Collective, ExchangeMovesBytes) {
   ASSERT_NO_FATAL_FAILURE(bind(7));
   const auto bytesOf = [](int from, int to, int64_t count) {
@@ -232,7 +232,7 @@ TEST_F(Collective, ExchangeMovesBytes) {
                                  {1000003, 31252}})
       for (bool captured : {true, false}) {
         Array x(TE_RT_F8E4M3FN, 0), y(TE_RT_F8E4M3FN, 0), expected = y;
-        // Scales have other values than data.
+        // The scales have other values than the data.
         for (auto [bytes, more] : {std::pair(count, 0), {scales, 8}})
           for (int r = 0; r < numRanks(); ++r) {
             const int from = rank.number + more, to = r + more;
@@ -251,8 +251,8 @@ TEST_F(Collective, ExchangeMovesBytes) {
   });
 }
 
-// Rank 0 waits for others that never come, and says so in time. After it every
-// context can still be destroyed, and with it the test ends.
+// Rank 0 waits for ranks that never arrive, and reports that in time.
+// Afterwards, every context can be destroyed, so the test ends.
 void waitForNobody(Rank &rank, bool captured) {
   TE_EXPECT_OK(te_rt_context_set_group_timeout(rank.context, 2000));
   if (rank.number != 0)

@@ -1,9 +1,9 @@
 //===- TcpTest.cpp - processes that know a host and a port ----------------===//
 //
-// The processes of a job are threads here, each with connections of its own.
-// Every one makes what all of them send, so it knows what it has to get. Jobs
-// take ports that the system says are free, and several of them, as another
-// program may take one first.
+// The processes of a job are threads here, each with its own connections. Each
+// computes what all of them send, and so the expected results. Jobs use ports
+// that the system reports as free, and several of them, because another program
+// may take one first.
 //
 //===----------------------------------------------------------------------===//
 
@@ -83,7 +83,7 @@ void onEach(int size, const std::function<void(Process &)> &body) {
     thread.join();
 }
 
-/// What `from` sends to `to`.
+/// The bytes that `from` sends to `to`.
 Bytes bytesOf(int from, int to, size_t count) {
   Bytes bytes(count);
   for (size_t i = 0; i < count; ++i)
@@ -101,7 +101,7 @@ TEST(Tcp, GathersAndExchanges) {
         all.push_back(r);
       ASSERT_OK(process.group(3, all));
       EXPECT_EQ(process.members.rank, process.rank);
-      // More than the system buffers of data that is not read yet.
+      // More bytes than the system buffers for data that is not read yet.
       for (size_t count : {0u, 1u, 1000u, 3u << 20}) {
         Bytes sent, gathered, exchanged;
         for (int r = 0; r < size; ++r) {
@@ -123,7 +123,8 @@ TEST(Tcp, GathersAndExchanges) {
     });
 }
 
-// Places in a group are not those in the job, and a process is in several.
+// Ranks in a group differ from those of the job, and a process is in several
+// groups.
 TEST(Tcp, GroupsOfSomeProcesses) {
   onEach(4, [](Process &process) {
     ASSERT_OK(process.join());
@@ -212,7 +213,7 @@ TEST(Tcp, SizesHaveToAgree) {
   });
 }
 
-// Who stays away is named in time, and the connections are of no use any more.
+// A missing rank is named in time, and the connections cannot be used any more.
 TEST(Tcp, WhoDoesNotComeIsNamed) {
   onEach(3, [](Process &process) {
     ASSERT_OK(process.join());
@@ -221,7 +222,7 @@ TEST(Tcp, WhoDoesNotComeIsNamed) {
     Bytes received(24);
     EXPECT_OK(process.exchange(sent, 0, received));
     if (process.rank == 2) {
-      // Longer than the others wait, and does not die.
+      // This is longer than the others wait, but the process does not exit.
       std::this_thread::sleep_for(std::chrono::milliseconds(1500));
       process.options.timeout_ms = 1;
       return;
@@ -239,7 +240,7 @@ TEST(Tcp, WhoDoesNotComeIsNamed) {
   });
 }
 
-// Who dies is missed at once.
+// A rank that exits is noticed at once.
 TEST(Tcp, WhoDiesIsMissedAtOnce) {
   onEach(3, [](Process &process) {
     ASSERT_OK(process.join());
@@ -251,7 +252,7 @@ TEST(Tcp, WhoDiesIsMissedAtOnce) {
       char ignored[TE_RT_MESSAGE_BYTES];
       te_tcp *const left = process.job;
       process.job = nullptr;
-      // Nobody says goodbye with it; it closes its connections.
+      // It closes its connections without a last message.
       EXPECT_EQ(te_tcp_destroy(left, 1, ignored), TE_RT_TIMED_OUT);
       return;
     }
@@ -278,8 +279,8 @@ TEST(Tcp, DifferentCollectivesAreAnError) {
   });
 }
 
-// A port may be another program's, or another job's: the next one is taken.
-/// Somebody at a port who is no process of the job.
+// Another program, or another job, may use a port: the next one is tried.
+/// A process at a port that is not a process of the job.
 class Stranger {
 public:
   explicit Stranger(int32_t port)
@@ -301,8 +302,8 @@ public:
   asio::ip::tcp::acceptor acceptor;
 };
 
-// An echo of its own message is not process 0, neither of a service nor of a
-// connection to itself.
+// An echo of a client's own message is not process 0, neither as a service nor
+// as a connection to itself.
 TEST(Tcp, AnEchoIsNotProcess0) {
   const int32_t port = freePort();
   Stranger stranger(port);
@@ -317,7 +318,7 @@ TEST(Tcp, AnEchoIsNotProcess0) {
       << process.message;
 }
 
-// Ranks are counted, and not connections.
+// Ranks are counted, not connections.
 TEST(Tcp, OneRankTwiceIsOneRank) {
   int32_t port = freePort();
   Bytes hello;
