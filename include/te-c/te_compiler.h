@@ -129,8 +129,11 @@ TE_COMPILER_API const char *te_compiler_version(void);
 /* The TE_RT_VERSION that this library makes code for. */
 TE_COMPILER_API int32_t te_compiler_runtime_version(void);
 
-/* The messages of this thread's last te_compile that failed; "" if none failed.
-   Valid until the next call on this thread. */
+/* Why this thread's last call that returned a status other than TE_COMPILE_OK
+   failed, whichever function it was; "" if none failed. For te_compile, these
+   are the messages of the compiler. Valid until the next call on this thread:
+   copy them before a call that may fail, such as te_compiler_diagnostic() with
+   an index out of range. */
 TE_COMPILER_API const char *te_compiler_last_error(void);
 
 /* The number of diagnostics, including warnings, of this thread's last
