@@ -31,7 +31,8 @@ typedef enum te_compile_status {
   TE_COMPILE_OK = 0,
   /* The program is wrong. */
   TE_COMPILE_DIAGNOSTICS = 1,
-  /* The request is wrong: its entry, its pipeline, a null pointer. */
+  /* The request is wrong: its entry, its pipeline, a null pointer, a struct
+     without its size. */
   TE_COMPILE_USAGE = 2,
   /* A defect of this library. */
   TE_COMPILE_INTERNAL = 3

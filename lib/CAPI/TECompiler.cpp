@@ -126,11 +126,20 @@ static void record(Diagnostic &diagnostic, std::vector<Said> &said) {
     record(note, said);
 }
 
-/// The fields of `from` that the caller, whose struct has `size` bytes, knows.
+/// Why `given`, of type `name`, cannot be used: its caller did not set its
+/// size. Empty if it can.
 template <typename Struct>
-static Struct readStruct(const Struct &from, size_t size) {
+static std::string checkSize(const Struct &given, const char *name) {
+  return given.struct_size > sizeof(given.struct_size)
+             ? ""
+             : std::string("expected 'struct_size' to be sizeof(") + name +
+                   "), but got " + std::to_string(given.struct_size);
+}
+
+/// The fields of `from` that its caller knows.
+template <typename Struct> static Struct readStruct(const Struct &from) {
   Struct known = {};
-  std::memcpy(&known, &from, std::min(size, sizeof(Struct)));
+  std::memcpy(&known, &from, std::min(from.struct_size, sizeof(Struct)));
   return known;
 }
 
@@ -145,6 +154,9 @@ static te_compile_status fill(const std::vector<Said> &said, int32_t index,
                               te_diagnostic *diagnostic) {
   if (!diagnostic)
     return refuse("'diagnostic' is null");
+  if (std::string error = checkSize(*diagnostic, "te_diagnostic");
+      !error.empty())
+    return refuse(error);
   if (index < 0 || static_cast<size_t>(index) >= said.size())
     return refuse("expected a diagnostic below " + std::to_string(said.size()) +
                   ", but got " + std::to_string(index));
@@ -262,7 +274,10 @@ te_compile_status te_compile(const te_compile_request *request,
                 std::string("'") + (request ? "program" : "request") +
                     "' is null");
   *program = nullptr;
-  const te_compile_request known = readStruct(*request, request->struct_size);
+  if (std::string error = checkSize(*request, "te_compile_request");
+      !error.empty())
+    return fail({}, "request", error);
+  const te_compile_request known = readStruct(*request);
   if (!known.source || !known.entry)
     return fail({}, "request",
                 std::string("'") + (known.source ? "entry" : "source") +
@@ -323,6 +338,8 @@ te_compile_status te_program_launch(const te_program *program, int32_t slot,
   if (!program || !info)
     return refuse(std::string("'") + (program ? "info" : "program") +
                   "' is null");
+  if (std::string error = checkSize(*info, "te_launch_info"); !error.empty())
+    return refuse(error);
   if (slot < 0 || slot >= te_program_num_launches(program))
     return refuse("expected a slot below " +
                   std::to_string(te_program_num_launches(program)) +

@@ -326,6 +326,29 @@ TEST(Compiler, RequestsAreChecked) {
   EXPECT_EQ(te_compile(nullptr, &program), TE_COMPILE_USAGE);
 }
 
+// A struct whose caller forgot its size would be read or written as nothing.
+TEST(Compiler, StructsHaveASize) {
+  te_compile_request request = requestOf(kDouble, "double");
+  request.struct_size = 0;
+  EXPECT_EQ(Program(request).status, TE_COMPILE_USAGE);
+  EXPECT_STREQ(te_compiler_last_error(),
+               "expected 'struct_size' to be sizeof(te_compile_request), but "
+               "got 0");
+  EXPECT_STREQ(diagnosticAt(0).code, "request");
+  te_diagnostic said = {};
+  EXPECT_EQ(te_compiler_diagnostic(0, &said), TE_COMPILE_USAGE);
+  EXPECT_STREQ(te_compiler_last_error(),
+               "expected 'struct_size' to be sizeof(te_diagnostic), but got 0");
+  Program program(requestOf(kDouble, "double"));
+  ASSERT_EQ(program.status, TE_COMPILE_OK) << te_compiler_last_error();
+  te_launch_info launch = {};
+  launch.struct_size = sizeof(launch.struct_size);
+  EXPECT_EQ(te_program_launch(program.program, 0, &launch), TE_COMPILE_USAGE);
+  EXPECT_STREQ(
+      te_compiler_last_error(),
+      "expected 'struct_size' to be sizeof(te_launch_info), but got 8");
+}
+
 TEST(Compiler, NullIsAnswered) {
   EXPECT_EQ(te_program_module(nullptr), nullptr);
   EXPECT_EQ(te_program_argument(nullptr, 0), nullptr);
