@@ -168,26 +168,28 @@ static te_compile_status fill(const std::vector<Said> &said, int32_t index,
   return TE_COMPILE_OK;
 }
 
-/// The text without the line end that closes it. Where a message is at no place
-/// of the source, LLVM makes one up and writes the name of a layer behind it:
-/// that name is the place.
-static std::string trimmed(const std::string &text) {
-  std::string result;
-  for (llvm::StringRef line :
-       llvm::split(llvm::StringRef(text).rtrim('\n'), '\n')) {
-    if (!result.empty())
-      result += '\n';
-    if (line.consume_front("<unknown>:0: ")) {
-      auto [kind, rest] = line.split(": loc(\"");
-      auto [layer, message] = rest.split("\"): ");
-      if (!message.empty() && !kind.contains(' ')) {
-        result += (layer + ": " + kind + ": " + message).str();
-        continue;
-      }
-    }
-    result += line;
+static bool hasPlace(Diagnostic &diagnostic) {
+  return !describePlace(diagnostic.getLocation()).empty();
+}
+
+/// Prints `diagnostic` and its notes. The name of a layer stands for a place in
+/// the source where there is none; LLVM would print '<unknown>:0'.
+static void print(Diagnostic &diagnostic, SourceMgrDiagnosticHandler &handler,
+                  llvm::raw_ostream &os) {
+  static constexpr const char *kSeverities[] = {"note", "remark", "warning",
+                                                "error"};
+  if (hasPlace(diagnostic)) {
+    handler.emitDiagnostic(diagnostic.getLocation(), diagnostic.str(),
+                           diagnostic.getSeverity());
+  } else {
+    if (std::string name = innermostName(diagnostic.getLocation());
+        !name.empty())
+      os << name << ": ";
+    os << kSeverities[severityOf(diagnostic.getSeverity())] << ": "
+       << diagnostic.str() << '\n';
   }
-  return result;
+  for (Diagnostic &note : diagnostic.getNotes())
+    print(note, handler, os);
 }
 
 static te_compile_status compile(const te_compile_request &request,
@@ -215,13 +217,19 @@ static te_compile_status compile(const te_compile_request &request,
   llvm::raw_string_ostream report(program.report);
   SourceMgrDiagnosticHandler handler(program.sources, &program.context,
                                      diagnostics);
-  // Asked first; the other one then prints.
+  // Asked first. After a failure, the other one prints.
   ScopedDiagnosticHandler recorder(&program.context, [&](Diagnostic &said) {
     record(said, program.said);
-    return failure();
+    if (hasPlace(said) && llvm::all_of(said.getNotes(), hasPlace))
+      return failure();
+    print(said, handler, diagnostics);
+    return success();
   });
   ReportCapture capture(report);
   std::string error;
+  auto printed = [&] {
+    return llvm::StringRef(program.diagnostics).rtrim('\n').str();
+  };
   const CompileOutcome outcome =
       picture ? drawStep(program.sources, &program.context, wanted, *picture,
                          report, program.compiled, error)
@@ -236,15 +244,14 @@ static te_compile_status compile(const te_compile_request &request,
       return fail({}, "internal", "a pass failed without an error message",
                   TE_COMPILE_INTERNAL);
     lastDiagnostics = std::move(program.said);
-    return refuse(trimmed(program.diagnostics), TE_COMPILE_DIAGNOSTICS);
+    return refuse(printed(), TE_COMPILE_DIAGNOSTICS);
   case CompileOutcome::BadEntry:
     return fail(std::move(program.said), "entry", "'entry': " + error);
   case CompileOutcome::BadPipeline:
     return fail(std::move(program.said), "pipeline", "'pipeline': " + error);
   case CompileOutcome::Internal:
     return fail(std::move(program.said), "internal",
-                "the lowered program cannot be compiled\n" +
-                    trimmed(program.diagnostics),
+                "the lowered program cannot be compiled\n" + printed(),
                 TE_COMPILE_INTERNAL);
   }
   llvm_unreachable("every outcome is handled above");

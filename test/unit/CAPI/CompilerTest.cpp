@@ -180,6 +180,44 @@ TEST(Compiler, DiagnosticsWithoutAPlaceNameTheLayer) {
       << te_compiler_last_error();
 }
 
+// The text names a layer as the data does, whatever its name is.
+TEST(Compiler, LayersWithoutAPlaceHaveTheirName) {
+  const auto messageFor = [](const char *place) {
+    const std::string source =
+        std::string("func.func @f(%x: tensor<8xf32>) -> tensor<8xf32> {\n"
+                    "  %y = math.cos %x : tensor<8xf32> loc(") +
+        place + ")\n  return %y : tensor<8xf32>\n}\n";
+    EXPECT_EQ(Program(requestOf(source.c_str(), "f")).status,
+              TE_COMPILE_DIAGNOSTICS);
+    return std::string(te_compiler_last_error());
+  };
+  const std::string error = ": error: the runtime has no kernel for 'math.cos'";
+  EXPECT_EQ(messageFor(R"("the \"layer\"")").find("the \"layer\"" + error), 0u)
+      << te_compiler_last_error();
+  EXPECT_EQ(messageFor(R"("model"("layer"))").find("layer" + error), 0u)
+      << te_compiler_last_error();
+  EXPECT_EQ(messageFor(R"(fused["layer", "model"])").find("model" + error), 0u)
+      << te_compiler_last_error();
+}
+
+// A diagnostic that the source has no place for has notes that it has one for.
+TEST(Compiler, NotesHaveTheirPlace) {
+  te_compile_request request =
+      requestOf("func.func @f(%x: tensor<8xf32>) -> tensor<8xf32> {\n"
+                "  %y = arith.maximumf %x, %x : tensor<8xf32> loc(\"layer\")\n"
+                "  return %y : tensor<8xf32>\n}\n",
+                "f");
+  request.source_name = "model.mlir";
+  request.vjp = 1;
+  EXPECT_EQ(Program(request).status, TE_COMPILE_DIAGNOSTICS);
+  const std::string said = te_compiler_last_error();
+  EXPECT_EQ(said.find("layer: error: "), 0u) << said;
+  EXPECT_NE(said.find("\nmodel.mlir:1:1: note: differentiated here\n"
+                      "func.func @f("),
+            std::string::npos)
+      << said;
+}
+
 te_diagnostic diagnosticAt(int32_t index, const te_program *program = nullptr) {
   te_diagnostic diagnostic = {};
   diagnostic.struct_size = sizeof(diagnostic);
