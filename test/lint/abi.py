@@ -8,7 +8,12 @@ A change of the calling convention, which is the shared structs and the function
 that are not kernels, must raise TE_RT_VERSION: abi.lock has the digest of one
 version, and the enumerators, which are only ever added. kernels.lock has a digest
 of each kernel's description beside its hash, so that a changed description asks
-whether the kernel's meaning changed. `abi.py --update` writes both.
+whether the kernel's meaning changed.
+
+`abi.py --update` writes both, unless a person has to decide first: it refuses a
+changed calling convention under the same version, and a changed description under
+the same hash. `--same-meaning` says that no changed description changes what a
+launch computes.
 """
 
 import hashlib
@@ -72,31 +77,32 @@ def described():
 digest = digest_of(convention)
 descriptions = described()
 lock = "\n".join([f"{version} {digest}", *enumerators]) + "\n"
-if "--update" in sys.argv[1:]:
+locked, *known = LOCK.read_text().splitlines()
+undecided, stale = [], []
+if locked.split()[0] == version and locked != f"{version} {digest}":
+    undecided.append(f"the calling convention changed: raise TE_RT_VERSION (now {version}), then run abi.py --update")
+elif locked != f"{version} {digest}" or set(enumerators) > set(known):
+    stale.append("abi.lock is out of date: run abi.py --update")
+undecided += [
+    f"expected the enumerator '{each}' to stay as it is, but it is gone or has another number"
+    for each in known
+    if each not in enumerators
+]
+before = {name: (row, text) for name, row, text in map(str.split, read(DESCRIPTIONS).splitlines())}
+for name, (row, text) in descriptions.items():
+    if before.get(name) == (row, text):
+        continue
+    if name in before and before[name][0] == row and "--same-meaning" not in sys.argv[1:]:
+        undecided.append(
+            f"{name}: its description changed and its hash did not. If a launch computes something else than before, "
+            "raise 'Meaning' of every kernel that this concerns and run abi.py --update; otherwise run "
+            "abi.py --update --same-meaning"
+        )
+    else:
+        stale.append(f"{name}: kernels.lock is out of date: run abi.py --update")
+if "--update" in sys.argv[1:] and not undecided:
     LOCK.write_text(lock)
     DESCRIPTIONS.write_text("".join(f"{name} {row} {text}\n" for name, (row, text) in descriptions.items()))
-else:
-    locked, *known = LOCK.read_text().splitlines()
-    if locked.split()[0] == version and locked != f"{version} {digest}":
-        problems.append(
-            f"the calling convention changed: raise TE_RT_VERSION (now {version}), then run abi.py --update"
-        )
-    elif locked != f"{version} {digest}" or set(enumerators) > set(known):
-        problems.append("abi.lock is out of date: run abi.py --update")
-    problems += [
-        f"expected the enumerator '{each}' to stay as it is, but it is gone or has another number"
-        for each in known
-        if each not in enumerators
-    ]
-    before = {name: (row, text) for name, row, text in map(str.split, read(DESCRIPTIONS).splitlines())}
-    for name, (row, text) in descriptions.items():
-        if before.get(name) == (row, text):
-            continue
-        if name in before and before[name][0] == row:
-            problems.append(
-                f"{name}: its description changed and its hash did not. If a launch computes something else than before, "
-                "raise 'Meaning' of every kernel that this concerns; then run abi.py --update"
-            )
-        else:
-            problems.append(f"{name}: kernels.lock is out of date: run abi.py --update")
+    stale = []
+problems += undecided + stale
 sys.exit(finish(problems, len(rows), "kernels: on both backends, in the conformance suite"))
