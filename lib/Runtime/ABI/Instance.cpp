@@ -52,6 +52,9 @@ Status checkModule(const te_rt_module &module) {
   if (module.num_arguments < 0)
     return invalid(expected("'num_arguments'", "zero or more",
                             std::to_string(module.num_arguments)));
+  if (module.reserved != 0)
+    return invalid(
+        expected("'reserved'", "0", std::to_string(module.reserved)));
   if (!module.load || !module.step)
     return invalid(std::string("the module's '") +
                    (module.load ? "step" : "load") + "' is null");

@@ -29,6 +29,11 @@ TEST_P(Errors, ModuleFields) {
   EXPECT_EQ(create(m), TE_RT_INVALID_ARGUMENT);
   EXPECT_TRUE(lastErrorHas({"'load'", "null"}));
   m = module(0, loadNothing);
+  m.reserved = 1;
+  EXPECT_EQ(create(m), TE_RT_INVALID_ARGUMENT);
+  EXPECT_TRUE(
+      lastErrorHas({"expected the module's 'reserved' to be 0, but got 1"}));
+  m = module(0, loadNothing);
   m.arena_bytes = INT64_MAX / 2;
   EXPECT_EQ(create(m), TE_RT_OUT_OF_MEMORY);
 }
