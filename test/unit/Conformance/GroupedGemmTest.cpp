@@ -225,6 +225,23 @@ TEST_P(GroupedGemm, ExactDepth) {
       }
 }
 
+// A sum of no terms is zero, to which c is added.
+TEST_P(GroupedGemm, SumsOfNothing) {
+  for (const Schemes &s : kRowSchemes)
+    for (int32_t outType : {TE_RT_BF16, TE_RT_F32})
+      checkRows({{5, 0, 11}, s.alignment, 2}, s, TE_RT_F8E4M3FN, TE_RT_F8E4M3FN,
+                outType, 136, 0, false);
+  for (const Schemes &s : kDepthSchemes)
+    for (int32_t outType : {TE_RT_BF16, TE_RT_F32})
+      for (bool inPlace : {false, true}) {
+        const Groups groups = {{0, 0}, s.alignment, 0};
+        checkDepth(groups, s, TE_RT_F8E5M2, TE_RT_F8E4M3FN, outType, 72, 136,
+                   false, false);
+        checkDepth(groups, s, TE_RT_F8E5M2, TE_RT_F8E4M3FN, outType, 72, 136,
+                   true, inPlace);
+      }
+}
+
 // Stages wrap around, clusters compute several tiles of several groups, and
 // there are more groups than lanes that assign them.
 TEST_P(GroupedGemm, ExactOverManyTiles) {

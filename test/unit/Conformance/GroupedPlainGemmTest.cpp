@@ -193,6 +193,38 @@ TEST_P(GroupedPlainGemm, ExactDepth) {
   }
 }
 
+// A sum of no terms is zero, for any factor. What is added to it is the result.
+TEST_P(GroupedPlainGemm, SumsOfNothing) {
+  const Groups groups = {{5, 0, 11}, 8, 2}, empty = {{0, 0}, 8, 0};
+  for (int32_t outType : {TE_RT_BF16, TE_RT_F32})
+    for (bool alpha : {false, true}) {
+      for (int32_t transB : {0, 1})
+        checkRows(groups, Data::Integers, transB, outType, 136, 0,
+                  {alpha, false});
+      checkDepth(empty, Data::Integers, outType, 72, 136, {alpha, false});
+      checkDepth(empty, Data::Integers, outType, 72, 136, {alpha, true});
+      checkDepth(empty, Data::Integers, outType, 72, 136, {alpha, true, true});
+    }
+}
+
+TEST_P(GroupedPlainGemm, BiasOfASumOfNothing) {
+  const Groups groups = {{5, 0, 11}, 8, 2};
+  if (GetParam() == "reference")
+    return checkRows(groups, Data::Integers, 0, TE_RT_BF16, 136, 0,
+                     {true, true});
+  const std::vector<uint8_t> a, b;
+  const Array bias = makeOperand(Data::Integers, groups.count() * 136, 5);
+  Array y(TE_RT_BF16, groups.rows() * 136);
+  EXPECT_EQ(device().tryRun(TE_PLAN(grouped_matmul, groups.rows(), 136, 0, 3, 8,
+                                    0, TE_RT_BF16, TE_RT_BF16),
+                            {in(a), in(b), in(groups.sizes), none(),
+                             in(bias.bytes), out(y.bytes)}),
+            TE_RT_UNSUPPORTED);
+  EXPECT_NE(device().message.find("expected 'k' to be at least 1"),
+            std::string::npos)
+      << device().message;
+}
+
 // Stages wrap around, and clusters compute several tiles of several groups.
 TEST_P(GroupedPlainGemm, ExactOverManyTiles) {
   Groups groups = {{}, 16, 2};
@@ -244,32 +276,34 @@ TEST_P(GroupedPlainGemm, EmptyGroupsKeepC) {
 
 // If the flag does not keep c, zeros are added, for any values of c.
 TEST_P(GroupedPlainGemm, FlagDecidesWhatIsAddedTo) {
-  const Groups groups = {{0, 40, 200}, 8, 0};
   const int64_t m = 40, n = 136;
-  const Array a = makeRows(groups, Data::Integers, m, 7);
-  const Array b = makeRows(groups, Data::Integers, n, 11);
-  for (int32_t type : {TE_RT_F32, TE_RT_BF16})
-    for (bool inPlace : {false, true}) {
-      Array c(type, 3 * m * n);
-      const Array zeros(type, c.size());
-      for (size_t i = 0; i < c.size(); ++i)
-        c.set(i, i % 3 == 0   ? -0.0
-                 : i % 3 == 1 ? static_cast<double>(i % 7)
-                              : NAN);
-      const auto gradient = [&](const Array &from, const float *keep) {
-        Array dw = from;
-        device().run(
-            TE_PLAN(grouped_wgrad, groups.rows(), m, n, 3, 8, TE_RT_BF16, type),
-            {in(a.bytes), in(b.bytes), in(groups.sizes), none(), in(from.bytes),
-             inPlace ? outOn(4, dw.bytes) : out(dw.bytes),
-             keep ? in(std::vector<float>{*keep}) : none()});
-        return dw;
-      };
-      for (float keep : {1.0f, 0.0f, -1.0f, 2.0f, NAN})
-        EXPECT_EQ(gradient(c, &keep).bytes,
-                  gradient(keep == 1.0f ? c : zeros, nullptr).bytes)
-            << keep << ", type " << type;
-    }
+  for (const Groups &groups :
+       {Groups{{0, 40, 200}, 8, 0}, Groups{{0, 0, 0}, 8, 0}})
+    for (int32_t type : {TE_RT_F32, TE_RT_BF16})
+      for (bool inPlace : {false, true}) {
+        const Array a = makeRows(groups, Data::Integers, m, 7);
+        const Array b = makeRows(groups, Data::Integers, n, 11);
+        Array c(type, 3 * m * n);
+        const Array zeros(type, c.size());
+        for (size_t i = 0; i < c.size(); ++i)
+          c.set(i, i % 3 == 0   ? -0.0
+                   : i % 3 == 1 ? static_cast<double>(i % 7)
+                                : NAN);
+        const auto gradient = [&](const Array &from, const float *keep) {
+          Array dw = from;
+          device().run(TE_PLAN(grouped_wgrad, groups.rows(), m, n, 3, 8,
+                               TE_RT_BF16, type),
+                       {in(a.bytes), in(b.bytes), in(groups.sizes), none(),
+                        in(from.bytes),
+                        inPlace ? outOn(4, dw.bytes) : out(dw.bytes),
+                        keep ? in(std::vector<float>{*keep}) : none()});
+          return dw;
+        };
+        for (float keep : {1.0f, 0.0f, -1.0f, 2.0f, NAN})
+          EXPECT_EQ(gradient(c, &keep).bytes,
+                    gradient(keep == 1.0f ? c : zeros, nullptr).bytes)
+              << keep << ", type " << type << ", rows " << groups.rows();
+      }
 }
 
 } // namespace
