@@ -32,6 +32,30 @@ double valueOf(const KernelCase &test, llvm::StringRef parameter) {
   return 0;
 }
 
+/// Ends the program if `test` names a kernel, parameter or buffer that there is
+/// not: its value would be ignored.
+void checkNames(const KernelCase &test) {
+  const KernelInfo *kernel = mlir::tert::lookupKernel(test.kernel);
+  auto require = [&](bool isThere, const char *what, llvm::StringRef name) {
+    if (!isThere)
+      llvm::report_fatal_error("case '" + llvm::StringRef(test.name) +
+                               "': expected a " + what + " of kernel '" +
+                               test.kernel + "', but got '" + name + "'");
+  };
+  if (!kernel)
+    llvm::report_fatal_error("case '" + llvm::StringRef(test.name) +
+                             "': no kernel '" + test.kernel + "'");
+  for (const auto &[name, value] : test.parameters)
+    require(llvm::any_of(
+                kernel->parameters,
+                [&](const KernelParameter &each) { return each.name == name; }),
+            "parameter", name);
+  for (const std::string &name : test.optional)
+    require(kernel->findBuffer(name).has_value(), "buffer", name);
+  for (const auto &[name, sigma] : test.sigmas)
+    require(kernel->findBuffer(name).has_value(), "buffer", name);
+}
+
 /// Calls te_rt_plan_<kernel> for slot 0.
 te_rt_status plan(te_rt_instance *instance, const KernelCase &test) {
   const llvm::StringRef kernel = test.kernel;
@@ -63,9 +87,6 @@ std::vector<CaseBuffer> buffersOf(const KernelCase &test) {
                          : static_cast<int64_t>(valueOf(test, parameter.name)));
   std::vector<te_table::BufferSize> sizes(kernel.buffers.size());
   kernel.row->sizes(values.data(), sizes.data());
-  for (const std::string &name : test.optional)
-    if (!kernel.findBuffer(name))
-      llvm::report_fatal_error("no buffer '" + llvm::StringRef(name) + "'");
   std::vector<CaseBuffer> buffers;
   for (auto [buffer, size] : llvm::zip_equal(kernel.buffers, sizes)) {
     float sigma = 1;
@@ -175,10 +196,12 @@ double KernelBench::copyTime(int64_t bytes) {
 llvm::json::Array te::bench::runKernelBench(te_rt_context *context,
                                             const Effort &effort,
                                             const std::string &filter) {
+  const std::vector<KernelCase> cases = kernelCases();
+  llvm::for_each(cases, checkNames);
   KernelBench bench(context, effort);
   llvm::outs() << "kernel                                             "
                   "burst sustained\n";
-  for (const KernelCase &test : kernelCases())
+  for (const KernelCase &test : cases)
     if (test.name.find(filter) != std::string::npos)
       bench.run(test);
   return std::move(bench.rows);

@@ -21,13 +21,13 @@ Parameters operator+(Parameters a, const Parameters &b) {
   return a;
 }
 
-/// A bf16 matrix of T rows, alone or as a stack of one.
-Parameters matrix(int64_t cols) {
-  return {{"matrices", 1}, {"rows", T}, {"cols", cols}, {"type", TE_RT_BF16}};
+const Parameters kBF16 = {{"type", TE_RT_BF16}};
+/// A matrix of T rows, by itself or as a stack of one.
+Parameters shape(int64_t cols) { return {{"rows", T}, {"cols", cols}}; }
+Parameters stack(int64_t cols) {
+  return shape(cols) + Parameters{{"matrices", 1}};
 }
-Parameters flat(int64_t count) {
-  return {{"count", count}, {"type", TE_RT_BF16}};
-}
+Parameters flat(int64_t count) { return kBF16 + Parameters{{"count", count}}; }
 const Parameters kE4M3 = {{"fp8_type", TE_RT_F8E4M3FN}};
 
 const Names kRow = {"row", "row_scale"},
@@ -45,9 +45,9 @@ void addTensorCasts(int64_t cols, const std::string &size, Cases &cases) {
                  flat(n) + Parameters{{"entries", 1}, {"limit", 464}}},
                 {"tensor_stats of a per-tensor cast" + size,
                  "tensor_stats",
-                 matrix(cols) + kE4M3 + Parameters{{"axis", 1}},
+                 shape(cols) + kBF16 + kE4M3 + Parameters{{"axis", 1}},
                  {"data", "scale"}}});
-  const Parameters cast = matrix(cols) + kE4M3;
+  const Parameters cast = stack(cols) + kBF16 + kE4M3;
   cases.insert(
       cases.end(),
       {{"quantize_tensor row" + size, "quantize_tensor", cast, kRow},
@@ -59,12 +59,12 @@ void addTensorCasts(int64_t cols, const std::string &size, Cases &cases) {
        {"quantize_tensor row+col+amax" + size, "quantize_tensor", cast,
         with(kRowCol, "amax")},
        {"transpose_scaled per_tensor" + size, "transpose_scaled",
-        matrix(cols)}});
+        stack(cols)}});
 }
 
 void addBlockCasts(int64_t cols, const std::string &size, Cases &cases) {
   auto block = [&](int32_t scheme) {
-    return matrix(cols) + kE4M3 +
+    return stack(cols) + kBF16 + kE4M3 +
            Parameters{{"scheme", scheme}, {"pow2_scales", 1}};
   };
   const Parameters lines = block(TE_RT_BLOCK_1X128),
@@ -78,7 +78,7 @@ void addBlockCasts(int64_t cols, const std::string &size, Cases &cases) {
        {"quantize_block 128x128 row+col" + size, "quantize_block", squares,
         kRowCol},
        {"dequantize block 1x128" + size, "dequantize",
-        matrix(cols) + kE4M3 +
+        stack(cols) + kE4M3 +
             Parameters{{"scheme", TE_RT_BLOCK_1X128},
                        {"axis", 1},
                        {"out_type", TE_RT_BF16}}}});
@@ -99,8 +99,7 @@ void addShardCasts(int64_t cols, const std::string &size, Cases &cases) {
                           Blocks{" 1x16", 1, 16, TE_RT_NV_1X16, 1}}) {
     const std::string name = std::string(b.name) + " half" + size;
     const Parameters shard =
-        flat(half) +
-        Parameters{{"rows", T}, {"cols", cols}, {"start", half}, {"ranks", 1}};
+        flat(half) + shape(cols) + Parameters{{"start", half}, {"ranks", 1}};
     cases.push_back(
         {"partial_amax" + name, "partial_amax",
          shard + Parameters{{"block_rows", b.rows}, {"block_cols", b.cols}}});
@@ -118,7 +117,7 @@ void addShardCasts(int64_t cols, const std::string &size, Cases &cases) {
 }
 
 void addMicroscaledCasts(int64_t cols, const std::string &size, Cases &cases) {
-  const Parameters value = matrix(cols);
+  const Parameters value = stack(cols) + kBF16;
   for (auto [scheme, name] : {std::pair(TE_RT_MX_1X32, "quantize_mx 1x32"),
                               {TE_RT_MX_32X32, "quantize_mx 32x32"}}) {
     const Parameters mx = value + kE4M3 + Parameters{{"scheme", scheme}};
@@ -147,13 +146,11 @@ void addMicroscaledCasts(int64_t cols, const std::string &size, Cases &cases) {
          /*flops=*/0,
          // An amax of the size that normal values have.
          {{"amax", 5.0f}}});
-  const Parameters back = value + Parameters{{"out_type", TE_RT_BF16}};
+  const Parameters back = stack(cols) + Parameters{{"out_type", TE_RT_BF16}};
   cases.insert(
       cases.end(),
-      {{"hadamard" + size, "hadamard", {{"rows", T}, {"cols", cols}}},
-       {"amax_rows" + size,
-        "amax_rows",
-        {{"rows", T}, {"cols", cols}, {"type", TE_RT_BF16}}},
+      {{"hadamard" + size, "hadamard", shape(cols)},
+       {"amax_rows" + size, "amax_rows", shape(cols) + kBF16},
        {"dequantize mx 1x32" + size, "dequantize",
         back + kE4M3 + Parameters{{"scheme", TE_RT_MX_1X32}, {"axis", 1}}}});
   for (int32_t axis : {1, 0})
@@ -166,12 +163,12 @@ void addMicroscaledCasts(int64_t cols, const std::string &size, Cases &cases) {
                      {"amax"}});
   cases.push_back({"transpose_scaled nv 16x16" + size,
                    "transpose_scaled",
-                   value + Parameters{{"scheme", TE_RT_NV_16X16}},
+                   stack(cols) + Parameters{{"scheme", TE_RT_NV_16X16}},
                    {"amax", "out_amax"}});
 }
 
 void addLayers(Cases &cases) {
-  const Parameters x = {{"rows", T}, {"cols", H}, {"type", TE_RT_BF16}};
+  const Parameters x = shape(H) + kBF16;
   const Parameters epsilon = {{"epsilon", 1e-5}};
   cases.insert(
       cases.end(),
@@ -210,19 +207,21 @@ void addLayers(Cases &cases) {
 
 /// Two sequences of 4096, 32 heads of 128, of keys and values 8.
 void addAttention(Cases &cases) {
-  const Parameters heads = {{"tokens", T},       {"sequence", 4096},
-                            {"heads", 32},       {"head_dim", 128},
-                            {"value_dim", 128},  {"kv_heads", 8},
-                            {"rotary_dim", 128}, {"type", TE_RT_BF16}};
-  cases.push_back({"rope 8192x4096", "rope", heads});
+  const Parameters heads = kBF16 + Parameters{{"tokens", T},
+                                              {"sequence", 4096},
+                                              {"heads", 32},
+                                              {"head_dim", 128}};
+  cases.push_back(
+      {"rope 8192x4096", "rope", heads + Parameters{{"rotary_dim", 128}}});
   // Causal: half of the pairs of positions are multiplied, in 2 products
   // forward and 5 backward. A window of 1024 keys has 7/16 of the pairs.
   const double pairs = 4.0 * T * 4096 * H / 2;
   auto scores = [&](int64_t windowLeft, double softcap) {
-    return heads + Parameters{{"causal", 1},
-                              {"window_left", windowLeft},
-                              {"scale", 0.08838835}, // 1 / sqrt(128)
-                              {"softcap", softcap}};
+    return heads +
+           Parameters{{"kv_heads", 8},       {"value_dim", 128},
+                      {"causal", 1},         {"window_left", windowLeft},
+                      {"scale", 0.08838835}, // 1 / sqrt(128)
+                      {"softcap", softcap}};
   };
   struct Forward {
     const char *name;
@@ -276,15 +275,15 @@ void addProducts(Cases &cases) {
                          Shape{"gate_up wgrad", 2 * F, H, T, true},
                          Shape{"down wgrad", H, F, T, true}}) {
     const double flops = 2.0 * s.m * s.n * s.k;
-    const Parameters shape = {
+    const Parameters sizes = {
         {"m", s.m}, {"n", s.n}, {"k", s.k}, {"out_type", TE_RT_BF16}};
-    const Parameters scaled = shape + Parameters{{"a_type", TE_RT_F8E4M3FN},
+    const Parameters scaled = sizes + Parameters{{"a_type", TE_RT_F8E4M3FN},
                                                  {"b_type", TE_RT_F8E4M3FN},
                                                  {"a_axis", 1},
                                                  {"b_axis", 1}};
     cases.push_back({std::string("matmul bf16 ") + s.name,
                      "matmul",
-                     shape + Parameters{{"type", TE_RT_BF16}},
+                     sizes + kBF16,
                      {},
                      flops,
                      {{"b", 0.02f}}});
