@@ -1,6 +1,7 @@
 """Drop-in modules compared with the same layers of PyTorch."""
 
 import gc
+import inspect
 import warnings
 
 import pytest
@@ -132,11 +133,75 @@ def test_states_of_delayed_scaling_are_there():
     assert states["te.weight.x.amax_history"][-1] == x.abs().max().float()
 
 
+#: The constructor arguments of TransformerEngine 2.20 in order, with defaults; its default device is "cuda".
+LINEAR = """in_features out_features sequence_parallel=False fuse_wgrad_accumulation=False tp_group=None tp_size=1
+    get_rng_state_tracker=None rng_tracker_name=None init_method=None bias=True return_bias=False params_dtype=None
+    parallel_mode=None parameters_split=None device='cpu' ub_overlap_ag=False ub_overlap_rs=False
+    ub_overlap_rs_dgrad=False ub_bulk_dgrad=False ub_bulk_wgrad=False ub_name=None delay_wgrad_compute=False
+    symmetric_ar_type=None save_original_input=False name=None"""
+NORM_LINEAR = """in_features out_features eps=1e-05 sequence_parallel=False fuse_wgrad_accumulation=False tp_group=None
+    tp_size=1 get_rng_state_tracker=None init_method=None bias=True normalization='LayerNorm' return_bias=False
+    params_dtype=None parallel_mode=None return_layernorm_output=False return_layernorm_output_gathered=False
+    parameters_split=None zero_centered_gamma=False device='cpu' ub_overlap_ag=False ub_overlap_rs=False
+    ub_overlap_rs_dgrad=False ub_bulk_wgrad=False ub_bulk_dgrad=False ub_name=None delay_wgrad_compute=False
+    symmetric_ar_type=None name=None"""
+MLP = """hidden_size ffn_hidden_size eps=1e-05 sequence_parallel=False return_bias=False get_rng_state_tracker=None
+    tp_group=None tp_size=1 init_method=None bias=True normalization='LayerNorm' activation='gelu'
+    activation_params=None output_layer_init_method=None fuse_wgrad_accumulation=False params_dtype=None
+    return_layernorm_output=False return_layernorm_output_gathered=False seq_length=None micro_batch_size=None
+    set_parallel_mode=False zero_centered_gamma=False device='cpu' ub_overlap_ag=False name=None ub_overlap_rs=False
+    ub_overlap_rs_dgrad=False ub_bulk_dgrad=False ub_bulk_wgrad=False delay_wgrad_compute=False symmetric_ar_type=None
+    checkpoint=False"""
+GROUPED = """num_gemms in_features out_features sequence_parallel=False fuse_wgrad_accumulation=False tp_group=None
+    tp_size=1 get_rng_state_tracker=None rng_tracker_name=None init_method=None bias=True return_bias=False
+    params_dtype=None parallel_mode=None device='cpu' ub_overlap_rs=False ub_overlap_ag=False ub_name=None
+    delay_wgrad_compute=False save_original_input=False single_grouped_weight=False single_grouped_bias=False
+    name=None use_grouped_tensor=None"""
+
+
+@pytest.mark.parametrize(
+    "module, wanted",
+    [(te.Linear, LINEAR), (te.LayerNormLinear, NORM_LINEAR), (te.LayerNormMLP, MLP), (te.GroupedLinear, GROUPED)],
+)
+def test_constructors_take_transformer_engines_arguments(module, wanted):
+    parameters = inspect.signature(module).parameters.values()
+    placed = [p for p in parameters if p.kind is not p.KEYWORD_ONLY]
+    assert [str(p.replace(annotation=p.empty)) for p in placed] == wanted.split()
+    # Every argument at its default, by position and by name.
+    sizes = [4 for p in placed if p.default is p.empty]
+    values = [p.default for p in placed[len(sizes) :]]
+    names = [p.name for p in placed[len(sizes) :]]
+    by_place = module(*sizes, *values).state_dict()
+    by_name = module(*sizes, **dict(zip(names, values))).state_dict()
+    default = module(*sizes).state_dict()
+    shapes = [{name: value.shape for name, value in found.items()} for found in (default, by_place, by_name)]
+    assert shapes[0] == shapes[1] == shapes[2]
+
+
+def test_positional_arguments_mean_what_they_mean_in_transformer_engine():
+    assert te.Linear(4, 4, False, True).fuse_wgrad_accumulation
+    assert hasattr(te.Linear(4, 4, False), "bias")
+    assert te.Linear(4, 4, name="query").name == "query"
+    with pytest.raises(TypeError):
+        te.GroupedLinear(*[4] * 3, *[None] * 21, 16)
+
+
 @pytest.mark.parametrize(
     "make, said",
     [
-        (lambda: te.Linear(4, 4, parallel_mode="column"), "'parallel_mode' not to be set"),
+        (
+            lambda: te.Linear(4, 4, parallel_mode="column"),
+            "Linear: expected 'parallel_mode' to be None, as nothing else is implemented, but got 'column'",
+        ),
         (lambda: te.Linear(4, 4, return_bias=True), "'return_bias'"),
+        (
+            lambda: te.Linear(4, 4, tp_size=2, tp_group="g"),
+            "'tp_group' to be None, as nothing else is implemented, but got 'g'; expected 'tp_size' to be 1",
+        ),
+        (lambda: te.Linear(4, 4, True), "'sequence_parallel'"),
+        (lambda: te.LayerNormLinear(4, 4, init_method=torch.nn.init.zeros_), "'init_method'"),
+        (lambda: te.LayerNormMLP(4, 4, checkpoint=True), "'checkpoint'"),
+        (lambda: te.GroupedLinear(2, 4, 4, delay_wgrad_compute=True), "'delay_wgrad_compute'"),
         (lambda: te.Linear(4, 4, params_dtype=torch.float64), "'params_dtype'"),
         (lambda: te.LayerNormLinear(4, 4, normalization="BatchNorm"), "'normalization'"),
         (lambda: te.LayerNormMLP(4, 4, activation="sine"), "'activation'"),

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -47,22 +47,60 @@ def autocast(
         _options.reset(token)
 
 
+#: TransformerEngine's constructor arguments that are not implemented, and their defaults.
+_NOT_IMPLEMENTED: dict[str, Any] = {
+    "sequence_parallel": False,
+    "tp_group": None,
+    "tp_size": 1,
+    "get_rng_state_tracker": None,
+    "rng_tracker_name": None,
+    "init_method": None,
+    "output_layer_init_method": None,
+    "return_bias": False,
+    "parallel_mode": None,
+    "set_parallel_mode": False,
+    "return_layernorm_output": False,
+    "return_layernorm_output_gathered": False,
+    "parameters_split": None,
+    "activation_params": None,
+    "seq_length": None,
+    "micro_batch_size": None,
+    "ub_overlap_ag": False,
+    "ub_overlap_rs": False,
+    "ub_overlap_rs_dgrad": False,
+    "ub_bulk_dgrad": False,
+    "ub_bulk_wgrad": False,
+    "ub_name": None,
+    "delay_wgrad_compute": False,
+    "symmetric_ar_type": None,
+    "save_original_input": False,
+    "checkpoint": False,
+    "single_grouped_weight": False,
+    "single_grouped_bias": False,
+    "use_grouped_tensor": None,
+}
+
+
 class _Module(WithStates, torch.nn.Module):
     """The base of the modules: parameters, and regions by shape and recipe."""
 
-    def __init__(self, params_dtype: torch.dtype | None, device: Any, main_grad: bool, **refused: Any) -> None:
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        """given: the arguments of the module's constructor, by name."""
         super().__init__()
-        self.fuse_wgrad_accumulation = main_grad
-        for name, value in refused.items():
-            if value not in (None, False):
-                raise ValueError(
-                    f"{type(self).__name__}: expected '{name}' not to be set, as it is not implemented, "
-                    f"but got {value!r}"
-                )
+        wrong = [
+            f"expected '{name}' to be {default!r}, as nothing else is implemented, but got {given[name]!r}"
+            for name, default in _NOT_IMPLEMENTED.items()
+            if name in given and given[name] != default
+        ]
+        if wrong:
+            raise ValueError(f"{type(self).__name__}: {'; '.join(wrong)}")
+        params_dtype: torch.dtype | None = given["params_dtype"]
+        self.fuse_wgrad_accumulation: bool = given["fuse_wgrad_accumulation"]
+        self.name: str | None = given["name"]
         self._dtype = params_dtype or torch.get_default_dtype()
         if torch_to_te(self._dtype) is None:
             raise ValueError(f"expected 'params_dtype' to be a floating type of te, but got {self._dtype}")
-        self._device = device
+        self._device = given["device"]
         self._regions: dict[Any, Region] = {}
         self._states = States(self)
 
@@ -157,22 +195,31 @@ class Linear(_Module):
         self,
         in_features: int,
         out_features: int,
-        bias: bool = True,
-        params_dtype: torch.dtype | None = None,
-        device: Any = "cpu",
-        parallel_mode: str | None = None,
         sequence_parallel: bool = False,
         fuse_wgrad_accumulation: bool = False,
+        tp_group: Any = None,
+        tp_size: int = 1,
+        get_rng_state_tracker: Any = None,
+        rng_tracker_name: str | None = None,
+        init_method: Any = None,
+        bias: bool = True,
         return_bias: bool = False,
+        params_dtype: torch.dtype | None = None,
+        parallel_mode: str | None = None,
+        parameters_split: Any = None,
+        device: Any = "cpu",
+        ub_overlap_ag: bool = False,
+        ub_overlap_rs: bool = False,
+        ub_overlap_rs_dgrad: bool = False,
+        ub_bulk_dgrad: bool = False,
+        ub_bulk_wgrad: bool = False,
+        ub_name: str | None = None,
+        delay_wgrad_compute: bool = False,
+        symmetric_ar_type: str | None = None,
+        save_original_input: bool = False,
+        name: str | None = None,
     ) -> None:
-        super().__init__(
-            params_dtype,
-            device,
-            fuse_wgrad_accumulation,
-            parallel_mode=parallel_mode,
-            sequence_parallel=sequence_parallel,
-            return_bias=return_bias,
-        )
+        super().__init__(locals())
         self.in_features, self.out_features = in_features, out_features
         self._parameter("weight", (out_features, in_features))
         if bias:
@@ -197,26 +244,33 @@ class LayerNormLinear(_Module):
         in_features: int,
         out_features: int,
         eps: float = 1e-5,
-        bias: bool = True,
-        normalization: str = "LayerNorm",
-        params_dtype: torch.dtype | None = None,
-        zero_centered_gamma: bool = False,
-        device: Any = "cpu",
-        parallel_mode: str | None = None,
         sequence_parallel: bool = False,
         fuse_wgrad_accumulation: bool = False,
-        return_layernorm_output: bool = False,
+        tp_group: Any = None,
+        tp_size: int = 1,
+        get_rng_state_tracker: Any = None,
+        init_method: Any = None,
+        bias: bool = True,
+        normalization: str = "LayerNorm",
         return_bias: bool = False,
+        params_dtype: torch.dtype | None = None,
+        parallel_mode: str | None = None,
+        return_layernorm_output: bool = False,
+        return_layernorm_output_gathered: bool = False,
+        parameters_split: Any = None,
+        zero_centered_gamma: bool = False,
+        device: Any = "cpu",
+        ub_overlap_ag: bool = False,
+        ub_overlap_rs: bool = False,
+        ub_overlap_rs_dgrad: bool = False,
+        ub_bulk_wgrad: bool = False,
+        ub_bulk_dgrad: bool = False,
+        ub_name: str | None = None,
+        delay_wgrad_compute: bool = False,
+        symmetric_ar_type: str | None = None,
+        name: str | None = None,
     ) -> None:
-        super().__init__(
-            params_dtype,
-            device,
-            fuse_wgrad_accumulation,
-            parallel_mode=parallel_mode,
-            sequence_parallel=sequence_parallel,
-            return_layernorm_output=return_layernorm_output,
-            return_bias=return_bias,
-        )
+        super().__init__(locals())
         self.eps, self.zero_centered_gamma = eps, zero_centered_gamma
         self._norm_parameters(normalization, in_features)
         self._parameter("weight", (out_features, in_features))
@@ -260,28 +314,37 @@ class LayerNormMLP(LayerNormLinear):
         hidden_size: int,
         ffn_hidden_size: int,
         eps: float = 1e-5,
+        sequence_parallel: bool = False,
+        return_bias: bool = False,
+        get_rng_state_tracker: Any = None,
+        tp_group: Any = None,
+        tp_size: int = 1,
+        init_method: Any = None,
         bias: bool = True,
         normalization: str = "LayerNorm",
         activation: str = "gelu",
+        activation_params: Any = None,
+        output_layer_init_method: Any = None,
+        fuse_wgrad_accumulation: bool = False,
         params_dtype: torch.dtype | None = None,
+        return_layernorm_output: bool = False,
+        return_layernorm_output_gathered: bool = False,
+        seq_length: int | None = None,
+        micro_batch_size: int | None = None,
+        set_parallel_mode: bool = False,
         zero_centered_gamma: bool = False,
         device: Any = "cpu",
-        set_parallel_mode: bool = False,
-        sequence_parallel: bool = False,
-        fuse_wgrad_accumulation: bool = False,
-        return_layernorm_output: bool = False,
-        return_bias: bool = False,
+        ub_overlap_ag: bool = False,
+        name: str | None = None,
+        ub_overlap_rs: bool = False,
+        ub_overlap_rs_dgrad: bool = False,
+        ub_bulk_dgrad: bool = False,
+        ub_bulk_wgrad: bool = False,
+        delay_wgrad_compute: bool = False,
+        symmetric_ar_type: str | None = None,
+        checkpoint: bool = False,
     ) -> None:
-        _Module.__init__(
-            self,
-            params_dtype,
-            device,
-            fuse_wgrad_accumulation,
-            set_parallel_mode=set_parallel_mode,
-            sequence_parallel=sequence_parallel,
-            return_layernorm_output=return_layernorm_output,
-            return_bias=return_bias,
-        )
+        _Module.__init__(self, locals())
         kinds = ("gelu", "gelu_erf", "silu", "relu", "qgelu", "srelu") + build.GATED
         if activation not in kinds:
             raise ValueError(
@@ -315,21 +378,31 @@ class GroupedLinear(_Module):
         num_gemms: int,
         in_features: int,
         out_features: int,
-        bias: bool = True,
-        params_dtype: torch.dtype | None = None,
-        device: Any = "cpu",
-        parallel_mode: str | None = None,
         sequence_parallel: bool = False,
         fuse_wgrad_accumulation: bool = False,
+        tp_group: Any = None,
+        tp_size: int = 1,
+        get_rng_state_tracker: Any = None,
+        rng_tracker_name: str | None = None,
+        init_method: Any = None,
+        bias: bool = True,
+        return_bias: bool = False,
+        params_dtype: torch.dtype | None = None,
+        parallel_mode: str | None = None,
+        device: Any = "cpu",
+        ub_overlap_rs: bool = False,
+        ub_overlap_ag: bool = False,
+        ub_name: str | None = None,
+        delay_wgrad_compute: bool = False,
+        save_original_input: bool = False,
+        single_grouped_weight: bool = False,
+        single_grouped_bias: bool = False,
+        name: str | None = None,
+        use_grouped_tensor: bool | None = None,
+        *,
         alignment: int = 128,
     ) -> None:
-        super().__init__(
-            params_dtype,
-            device,
-            fuse_wgrad_accumulation,
-            parallel_mode=parallel_mode,
-            sequence_parallel=sequence_parallel,
-        )
+        super().__init__(locals())
         self.num_gemms, self.alignment = num_gemms, alignment
         self._parameter("weight", (num_gemms, out_features, in_features))
         if bias:
