@@ -1,5 +1,6 @@
 """Drop-in modules compared with the same layers of PyTorch."""
 
+import copy
 import gc
 import inspect
 import warnings
@@ -12,6 +13,7 @@ from torch.nn import functional as F
 
 import te_mlir
 import te_mlir.torch as te
+from te_mlir.torch import modules
 
 
 @pytest.fixture(autouse=True)
@@ -122,6 +124,44 @@ def test_autocast_says_the_recipe():
     error = (quantised.float() - high.float()).norm() / high.float().norm()
     # Each operand has a relative error of at most 2^-4, and the errors are not correlated.
     assert error < 2.0**-4
+
+
+def test_autocast_without_a_recipe_has_transformer_engines_default():
+    module, x = te.Linear(64, 64, params_dtype=torch.bfloat16), torch.randn(32, 64, dtype=torch.bfloat16)
+    high = module(x)
+    with te.autocast(enabled=False):
+        assert torch.equal(module(x), high)
+    with te.autocast():
+        quantised = module(x)
+    with te.autocast(recipe=te_mlir.DelayedScaling()):
+        delayed = copy.deepcopy(module)(x)
+    assert torch.equal(quantised, delayed) and not torch.equal(quantised, high)
+
+
+@pytest.mark.parametrize(
+    "capability, target, wanted",
+    [
+        ((9, 0), None, te_mlir.DelayedScaling()),
+        ((10, 0), None, te_mlir.MXFP8BlockScaling()),
+        ((12, 0), None, te_mlir.Float8CurrentScaling()),
+        ((9, 0), "sm_100", te_mlir.MXFP8BlockScaling()),
+        ((10, 0), "sm_90", te_mlir.DelayedScaling()),
+    ],
+)
+def test_the_default_recipe_depends_on_the_gpu(monkeypatch, capability, target, wanted):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
+    assert modules._default_recipe(target) == wanted
+
+
+def test_autocast_has_transformer_engines_arguments():
+    recipe = te_mlir.Float8CurrentScaling()
+    with te.autocast(True, False, recipe, None):
+        assert modules._options.get().recipe is recipe
+    for arguments in ([True, recipe], [True, True], [True, False, recipe, "group"]):
+        with pytest.raises(ValueError, match="autocast: expected '(calibrating|amax_reduction_group)' not to be set"):
+            with te.autocast(*arguments):
+                pass
 
 
 def test_states_of_delayed_scaling_are_there():

@@ -21,7 +21,7 @@ import torch
 
 from te_mlir import build
 from te_mlir.errors import ArgumentError
-from te_mlir.recipes import Recipe
+from te_mlir.recipes import DelayedScaling, Float8CurrentScaling, MXFP8BlockScaling, Recipe
 from te_mlir.torch import casts
 from te_mlir.torch.runner import Region
 from te_mlir.torch.signature import Options
@@ -31,15 +31,39 @@ from te_mlir.torch.tensors import Spec, dense, dtype_name, torch_to_te
 _options: contextvars.ContextVar[Options] = contextvars.ContextVar("te_mlir_options", default=Options())  # noqa: B039, Options are immutable
 
 
+def _default_recipe(target: str | None) -> Recipe:
+    """The recipe that TransformerEngine's `get_default_fp8_recipe` returns on a target, or else on the current GPU."""
+    capability = (10, 0) if target == "sm_100" else (9, 0)
+    if target is None and torch.cuda.is_available():
+        capability = torch.cuda.get_device_capability()
+    if capability >= (12, 0):
+        return Float8CurrentScaling()
+    return MXFP8BlockScaling() if capability >= (10, 0) else DelayedScaling()
+
+
 @contextlib.contextmanager
 def autocast(
-    enabled: bool = True, recipe: Recipe | None = None, target: str | None = None, **pipeline: Any
+    enabled: bool = True,
+    calibrating: bool = False,
+    recipe: Recipe | None = None,
+    amax_reduction_group: Any = None,
+    *,
+    target: str | None = None,
+    **pipeline: Any,
 ) -> Iterator[None]:
     """A context manager: modules that are called in its block use `recipe`. A nested block replaces it.
 
-    enabled: False is high precision. Further options are those of the pipeline.
+    enabled: False is high precision. recipe: None is TransformerEngine's default: DelayedScaling, or MXFP8BlockScaling
+    for sm_100, or Float8CurrentScaling from sm_120 on. calibrating, amax_reduction_group: TransformerEngine's
+    arguments, which are not implemented. Further options are those of the pipeline.
     """
-    options = Options(recipe, target=target, pipeline=tuple(pipeline.items())) if enabled else Options()
+    for name, value in (("calibrating", calibrating), ("amax_reduction_group", amax_reduction_group)):
+        if value not in (None, False):
+            raise ValueError(f"autocast: expected '{name}' not to be set, as it is not implemented, but got {value!r}")
+    options = Options()
+    if enabled:
+        recipe = _default_recipe(target) if recipe is None else recipe
+        options = Options(recipe, target=target, pipeline=tuple(pipeline.items()))
     token = _options.set(options)
     try:
         yield
