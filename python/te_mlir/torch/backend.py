@@ -160,6 +160,10 @@ def _strange(module: GraphModule, examples: Sequence[Any]) -> list[str]:
     return list(reasons.values())
 
 
+#: The modes of torch.compile, and whether they record steps on a GPU.
+_MODES = {"default": False, "reduce-overhead": True, "max-autotune": True, "max-autotune-no-cudagraphs": False}
+
+
 class Backend:
     """A backend for torch.compile, with the graphs that it compiled.
 
@@ -170,6 +174,7 @@ class Backend:
     kept while `is_first_microbatch` of this object is False. main_grad: gradients of parameters
     are added to their `main_grad`, float32, and `grad` stays None. cuda_graph: forward and
     backward are recorded once and replayed; the next call overwrites results with dimensions.
+    mode: torch.compile's; "reduce-overhead" and "max-autotune" are cuda_graph=True on a GPU.
     Activations are recomputed in the backward, as torch.compile does; remat="nothing" saves them.
     """
 
@@ -183,6 +188,7 @@ class Backend:
         cache_weights: bool = False,
         main_grad: bool = False,
         cuda_graph: bool = False,
+        mode: str | None = None,
         **pipeline: Any,
     ) -> None:
         if differentiate_outputs not in ("loss", "all"):
@@ -193,6 +199,7 @@ class Backend:
             recipe, backward_override, target, strict, cache_weights, main_grad, cuda_graph, tuple(pipeline.items())
         )
         self.strict, self.differentiate_outputs = strict, differentiate_outputs
+        self._records = _records(mode)
         self._is_first_microbatch: bool | None = True if cache_weights else None
         #: The captured graphs, in order.
         self.graphs: list[Graph] = []
@@ -202,14 +209,19 @@ class Backend:
         # A copy compiles its graphs again, and has copies of the states.
         return {**self.__dict__, "graphs": []}
 
-    def __call__(self, module: GraphModule, examples: list[Any]) -> Callable[..., Any]:
+    def __call__(self, module: GraphModule, examples: list[Any], mode: str | None = None) -> Callable[..., Any]:
+        """Compiles a graph, as torch.compile asks. mode: that of torch.compile, if it is called with one."""
+        records = self._records or _records(mode)
         reasons = _strange(module, examples)
         if reasons:
             if self.strict:
                 raise ImportFailure(reasons)
             warnings.warn("te: a graph stays in PyTorch:\n  " + "\n  ".join(reasons), stacklevel=2)
             return module.forward
-        graph = Graph(module, examples, self.options, self.differentiate_outputs, self.states)
+        options = self.options
+        if records and any(example.is_cuda for example in examples):
+            options = options._replace(cuda_graph=True)
+        graph = Graph(module, examples, options, self.differentiate_outputs, self.states)
         self.graphs.append(graph)
         for region in graph.regions:
             region.is_first_microbatch = self._is_first_microbatch
@@ -302,6 +314,13 @@ class Backend:
                 f"expected states of the model's weights, <weight>.<x, w or dy>.<amax_history or scale>, but got "
                 f"'{unexpected[0]}'"
             )
+
+
+def _records(mode: str | None) -> bool:
+    """Whether steps on a GPU are recorded in a mode of torch.compile; raises ValueError for an unknown mode."""
+    if mode is not None and mode not in _MODES:
+        raise ValueError(f"expected 'mode' to be one of {', '.join(map(repr, _MODES))}, but got {mode!r}")
+    return mode is not None and _MODES[mode]
 
 
 #: The states of torch.compile's graphs, by the number of the dict of options that it passes with each graph.
