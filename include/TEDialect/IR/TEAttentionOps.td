@@ -25,7 +25,7 @@ def TE_RopeOp
     gradient.
 
     Constraints:
-    1. (rope-c1) The columns of `x` are a multiple of `heads`, which is one or more.
+    1. (rope-c1) The columns of `x` are one or more and a multiple of `heads`, which is one or more.
     2. (rope-c2) The rows of `x` are a multiple of those of `cos`.
     3. (rope-c3) `cos` has at most half as many columns as a head of `x`.
 
@@ -109,7 +109,7 @@ def TE_AttentionOp
     `[tokens / sequence, heads, sequence]`.
 
     Constraints:
-    1. (attention-c1) The columns of `q` are a multiple of `heads`, which is one or more.
+    1. (attention-c1) The columns of `q` are one or more and a multiple of `heads`, which is one or more.
     2. (attention-c2) `heads` is a multiple of `kv_heads`, which is one or more.
     3. (attention-c3) `k`, `v` and `o` have the sizes given above and the element type of `q`.
     4. (attention-c4) The rows of `q` are a multiple of `sequence`, which is one or more.
@@ -118,6 +118,7 @@ def TE_AttentionOp
     7. (attention-c7) `window_size` is `[left, 0]`, `left` zero or more, and needs `causal`.
     8. (attention-c8) `softcap` is finite and greater than 0.
     9. (attention-c9) `sinks` is `[heads]`.
+    10. (attention-c10) The columns of `v` are one or more.
 
     Example:
 
@@ -215,7 +216,7 @@ def TE_AttentionSinkGradOp
     every run.
 
     Constraints:
-    1. (attention_sink_grad-c1) `sinks` is `[heads]`, where `heads` is one or more and divides the columns of `o`.
+    1. (attention_sink_grad-c1) `sinks` is `[heads]`, where `heads` is one or more and divides the columns of `o`, which are one or more.
     2. (attention_sink_grad-c2) The rows of `o` are a multiple of `sequence`, which is one or more.
     3. (attention_sink_grad-c3) `lse` is `[tokens * heads]`.
 

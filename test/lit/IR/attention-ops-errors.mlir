@@ -17,6 +17,14 @@ func.func @rope_c1_none(%x: tensor<4x8xf32>, %cos: tensor<4x1xf32>) {
 
 // -----
 
+func.func @rope_c1_no_columns(%x: tensor<4x0xf32>, %cos: tensor<4x0xf32>) {
+  // expected-error @below {{expected 'x' to have one or more columns, but got 0}}
+  %y = te.rope %x, %cos, %cos {heads = 2 : i64} : tensor<4x0xf32>, tensor<4x0xf32>
+  return
+}
+
+// -----
+
 func.func @rope_c2(%x: tensor<4x8xf32>, %cos: tensor<3x2xf32>) {
   // expected-error @below {{expected the rows of 'x' to be a multiple of those of 'cos', but got 4 and 3}}
   %y = te.rope %x, %cos, %cos {heads = 2 : i64} : tensor<4x8xf32>, tensor<3x2xf32>
@@ -36,6 +44,14 @@ func.func @rope_c3(%x: tensor<4x8xf32>, %cos: tensor<4x3xf32>) {
 func.func @attention_c1(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>) {
   // expected-error @below {{expected 'heads' to be one or more and to divide the columns of 'q' (8), but got 3}}
   %o = te.attention %q, %k, %k {heads = 3 : i64, kv_heads = 1 : i64, sequence = 4 : i64} : tensor<8x8xf32>, tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @attention_c1_no_columns(%q: tensor<8x0xf32>, %v: tensor<8x8xf32>) {
+  // expected-error @below {{expected 'q' to have one or more columns, but got 0}}
+  %o = te.attention %q, %q, %v {heads = 2 : i64, kv_heads = 2 : i64, sequence = 4 : i64} : tensor<8x0xf32>, tensor<8x0xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
   return
 }
 
@@ -193,9 +209,25 @@ func.func @attention_c9_type(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %s: tenso
 
 // -----
 
+func.func @attention_c10(%q: tensor<8x8xf32>, %v: tensor<8x0xf32>) {
+  // expected-error @below {{expected 'v' to have one or more columns, but got 0}}
+  %o = te.attention %q, %q, %v {heads = 2 : i64, kv_heads = 2 : i64, sequence = 4 : i64} : tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x0xf32> -> tensor<8x0xf32>
+  return
+}
+
+// -----
+
 func.func @attention_sink_grad_c1(%o: tensor<8x8xf32>, %lse: tensor<24xf32>, %s: tensor<3xf32>) {
   // expected-error @below {{expected 'sinks' to have one or more elements, which divide the columns of 'o' (8), but got 3}}
   %d = te.attention_sink_grad %o, %o, %lse, %s {sequence = 4 : i64} : tensor<8x8xf32>, tensor<24xf32>, tensor<3xf32>
+  return
+}
+
+// -----
+
+func.func @attention_sink_grad_c1_no_columns(%o: tensor<8x0xf32>, %lse: tensor<32xf32>, %s: tensor<4xf32>) {
+  // expected-error @below {{expected 'o' to have one or more columns, but got 0}}
+  %d = te.attention_sink_grad %o, %o, %lse, %s {sequence = 4 : i64} : tensor<8x0xf32>, tensor<32xf32>, tensor<4xf32>
   return
 }
 

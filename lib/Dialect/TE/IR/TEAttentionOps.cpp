@@ -26,11 +26,21 @@ static LogicalResult verifySequence(Operation *op, int64_t sequence,
                            << sequence;
 }
 
-/// 'heads' is one or more and divides `columns`, those of 'matrix'.
+/// `columns`, those of 'matrix', are one or more.
+static LogicalResult verifyColumns(Operation *op, StringRef matrix,
+                                   int64_t columns) {
+  if (columns >= 1)
+    return success();
+  return op->emitOpError() << "expected '" << matrix
+                           << "' to have one or more columns, but got 0";
+}
+
+/// 'heads' is one or more and divides `columns`, those of 'matrix', which are
+/// one or more.
 static LogicalResult verifyHeads(Operation *op, int64_t heads, StringRef matrix,
                                  int64_t columns) {
   if (heads >= 1 && columns % heads == 0)
-    return success();
+    return verifyColumns(op, matrix, columns);
   return op->emitOpError()
          << "expected 'heads' to be one or more and to divide the columns of '"
          << matrix << "' (" << columns << "), but got " << heads;
@@ -89,6 +99,9 @@ template <typename Op> static LogicalResult verifyAttention(Op op, Value lse) {
     if (failed(verifyShape(op, each.name, each.type, {tokens, each.columns})) ||
         failed(verifySameElementType(op, each.name, each.type, "q", q)))
       return failure();
+  // attention-c10
+  if (failed(verifyColumns(op, "v", shapeOf(v)[1])))
+    return failure();
   // attention-c4
   if (failed(verifySequence(op, sequence, "q", tokens)))
     return failure();
@@ -146,6 +159,8 @@ LogicalResult AttentionSinkGradOp::verify() {
     return emitOpError() << "expected 'sinks' to have one or more elements, "
                             "which divide the columns of 'o' ("
                          << columns << "), but got " << heads;
+  if (failed(verifyColumns(*this, "o", columns)))
+    return failure();
   // attention_sink_grad-c2
   if (failed(verifySequence(*this, getSequence(), "o", tokens)))
     return failure();
