@@ -4,6 +4,7 @@ Gradients are those of PyTorch, whether a node is compiled or not. Nodes that ar
 """
 
 import copy
+import warnings
 
 import pytest
 
@@ -38,6 +39,42 @@ def test_no_gradient_where_pytorch_has_none(function):
     reasons = compare(Two(function), X)
     assert reasons
     strict_error(Two(function), X)
+
+
+def below_detach(self, x):
+    # The norm is in the region of both layers, but its gradient ends at detach.
+    h = self.l1(x)
+    return self.l2(F.layer_norm(h, (32,), self.scale, self.shift).detach() + h)
+
+
+def beside_a_loss(self, x):
+    return self.l2(x).square().sum(), F.layer_norm(self.l1(x), (32,), self.scale, self.shift)
+
+
+def below_argmax(self, x):
+    return self.l2(x) + F.layer_norm(self.l1(x), (32,), self.scale, self.shift).argmax(-1)[:, None]
+
+
+@pytest.mark.parametrize("options", [{}, {"cuda_graph": True}, {"differentiate_outputs": "all"}])
+@pytest.mark.parametrize("function", [below_detach, beside_a_loss, below_argmax])
+def test_a_parameter_without_a_gradient_has_none_and_is_not_decayed(function, options):
+    mine = Two(function)
+    mine.scale, mine.shift = (torch.nn.Parameter(torch.rand(32)) for _ in range(2))
+    theirs = copy.deepcopy(mine)
+    found = []
+    for model in (mine, theirs):
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.5)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            called = te_mlir.torch.jit(model, **options) if model is mine else model
+            result = called(X)
+        loss = result[0] if isinstance(result, tuple) else result.square().sum()
+        loss.backward()
+        found.append({name for name, p in model.named_parameters() if p.grad is None})
+        optimizer.step()
+    assert found[0] == found[1] and found[0] >= {"scale", "shift"}
+    for (name, a), b in zip(mine.named_parameters(), theirs.parameters()):
+        torch.testing.assert_close(a, b, msg=name)
 
 
 def test_a_frozen_backbone_leaves_the_head_compiled():

@@ -48,6 +48,7 @@ class Differentiated(Protocol):
     main_grads: MainGrads
     anchor: torch.Tensor
     is_first_microbatch: bool | None
+    reached: tuple[frozenset[int], ...]
 
     def load(self, training: bool) -> Runs: ...
 
@@ -123,6 +124,10 @@ class Call(torch.autograd.Function):
         # This is the case with create_graph.
         if torch.is_grad_enabled():
             gradients = _Once.apply(region.anchor, *gradients)
+        missing = {i for i in region.signature.through if cotangents[i] is None}
+        if missing or frozenset() in region.reached:
+            # As in PyTorch, an input has no gradient, and not zeros, if none of the results that depend on it has one.
+            gradients = [None if reached <= missing else g for g, reached in zip(gradients, region.reached)]
         return (None, None, None, *([None] if region.signature.mains else []), *gradients)
 
 

@@ -59,6 +59,8 @@ class Region:
         self.states = states or States()
         self.signature = Signature.of(inputs, outputs, device, options.main_grad)
         self.compilation = Compilation(function, self.signature, options, self.context.backend)
+        #: For each input with a gradient, the results with cotangents that depend on it.
+        self.reached = _reached(function, self.signature)
         self.names = Names(self.signature, self.states)
         self.guard = Guard(self.signature, self.names)
         self.main_grads = MainGrads(self.signature, self.names, shared, begun)
@@ -95,6 +97,19 @@ class Region:
             wanted.insert(0, self.anchor)
         results = autograd.apply(self, tensors, addresses, *wanted)
         return list(results) if isinstance(results, tuple) else [results]
+
+
+def _reached(function: build.Function, signature: Signature) -> tuple[frozenset[int], ...]:
+    """For each of `signature.given`, those of `signature.through` that depend on it."""
+    behind: dict[str, frozenset[int]] = {}
+    for index in signature.through:
+        name = function.results[index][0].name
+        behind[name] = behind.get(name, frozenset()) | {index}
+    for op in reversed(function.ops):
+        found = frozenset().union(*(behind.get(value.name, ()) for value in op.results))
+        for value in op.operands:
+            behind[value.name] = behind.get(value.name, frozenset()) | found
+    return tuple(behind.get(function.arguments[i][0].name, frozenset()) for i in signature.given)
 
 
 class Loaded:
