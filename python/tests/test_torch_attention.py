@@ -69,6 +69,32 @@ def test_a_mask_is_that_of_the_call(name):
                 assert (one - two).norm() < 1e-5 * two.norm()
 
 
+@pytest.fixture
+def bfloat16_by_default():
+    """The default type in the forwards of Lightning's bf16-true."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.bfloat16)
+    yield
+    torch.set_default_dtype(before)
+
+
+@pytest.mark.parametrize("main_grad", [False, True])
+@pytest.mark.parametrize("name", ["causal", "open", "added and causal", "padded"])
+def test_the_default_type_does_not_matter(bfloat16_by_default, name, main_grad):
+    model, mask, x = Masked(), MASKS[name].expand(2, 1, -1, -1).clone(), torch.randn(2, 16, 64)
+    compiled = te_mlir.torch.jit(model, main_grad=main_grad, strict=name != "padded")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = compiled(x, mask)
+    found.float().square().sum().backward()
+    found = [p.main_grad if main_grad else p.grad for p in model.parameters()]
+    model.zero_grad()
+    assert all(gradient.dtype is (torch.float32 if main_grad else torch.bfloat16) for gradient in found)
+    model(x, mask).float().square().sum().backward()
+    for one, p in zip(found, model.parameters()):
+        assert (one - p.grad).norm() < 0.02 * p.grad.norm()
+
+
 def test_with_strict_a_mask_that_te_has_not_is_an_error():
     x = torch.randn(2, 16, 64)
     for name in ("causal", "open", "added and open", "windowed", "own key alone"):

@@ -93,7 +93,7 @@ class Importer(Weights):
         def check(t: torch.Tensor) -> torch.Tensor:
             if not is_kind(t, sequence, kind):
                 raise OtherMask(user, source.name, kind_of(t, sequence))
-            return torch.zeros((), device=t.device)
+            return torch.zeros((), dtype=torch.float32, device=t.device)
 
         # The feed is a scalar that no op reads. It exists because `check` runs when a feed is computed.
         self.feed(source, "mask", check, (), torch.float32)

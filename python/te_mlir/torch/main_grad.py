@@ -36,7 +36,7 @@ class MainGrads:
         self.signature, self.names = signature, names
         mains, inputs = signature.mains, signature.inputs
         self.shared = {
-            i: SimpleNamespace(main_grad=torch.zeros(inputs[i].shape, device=signature.device))
+            i: SimpleNamespace(main_grad=torch.zeros(inputs[i].shape, dtype=torch.float32, device=signature.device))
             for i in mains
             if i in shared or inputs[i].is_copy
         }
@@ -101,7 +101,7 @@ class MainGrads:
                     f"argument '{spec.name}.main_grad': expected a parameter that is stored whole in each process, but "
                     "fully_shard gathered it, and returns only 'grad' to the shards; compile without main_grad"
                 )
-            grad = owner.main_grad = torch.zeros(owner.shape, device=self.signature.device)
+            grad = owner.main_grad = torch.zeros(owner.shape, dtype=torch.float32, device=self.signature.device)
         return grad
 
 
