@@ -1,5 +1,6 @@
 """Attention with a mask that each call passes, also written as formulas, with capped scores, and with sinks."""
 
+import inspect
 import warnings
 
 import pytest
@@ -8,6 +9,7 @@ torch = pytest.importorskip("torch")
 
 from torch import nn
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch_compare import X, compare, fresh, strict_error  # noqa: F401
 
 import te_mlir
@@ -67,6 +69,25 @@ def test_a_mask_is_that_of_the_call(name):
                 found = torch.autograd.grad(compiled(x, mask).square().sum(), list(model.parameters()))
             for one, two in zip(found, wanted):
                 assert (one - two).norm() < 1e-5 * two.norm()
+
+
+class Chosen(Masked):
+    """Attention for which the program chooses kernels."""
+
+    def forward(self, x):
+        q, k, v = (t.view(2, 16, self.heads, -1).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
+        with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]):
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.out(y.transpose(1, 2).reshape(2, 16, 64))
+
+
+def test_the_reason_of_a_choice_of_kernels_names_the_line():
+    lines, first = inspect.getsourcelines(Chosen.forward)
+    line = first + next(i for i, text in enumerate(lines) if "scaled_dot_product" in text)
+    (reason,) = compare(Chosen(), torch.randn(2, 16, 64))
+    assert reason.startswith(
+        f"'torch.nn.attention.sdpa_kernel' is not imported, before test_torch_attention.py:{line}; "
+    )
 
 
 @pytest.fixture

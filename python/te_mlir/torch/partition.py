@@ -37,6 +37,9 @@ _INLINED = frozenset(("tag_activation_checkpoint", "wrap_activation_checkpoint",
 #: Functions without tensors as arguments or results that do not affect a graph.
 _HARMLESS = frozenset(("_log_api_usage_once", "lazy_load_decompositions"))
 
+#: The names in PyTorch of functions that dynamo calls for a context manager.
+_CONTEXTS = dict.fromkeys(("_backend_from_string", "_sdpa_kernel"), "torch.nn.attention.sdpa_kernel")
+
 #: Methods that change how a tensor is differentiated without an ATen op.
 _GRADIENT_METHODS = frozenset(
     ("register_hook", "register_post_accumulate_grad_hook", "requires_grad_", "retain_grad", "backward")
@@ -50,10 +53,7 @@ def refusal(module: GraphModule, flat: GraphModule) -> str | None:
         for node in part.graph.nodes if isinstance(part, GraphModule) else ():
             found = _lost(node, kept)
             if found is not None:
-                place = f", at {_where(node)}" if _where(node) else ""
-                return (
-                    f"{found}{place}; apply torch.compiler.disable to the function that contains it to compile the rest"
-                )
+                return f"{found}{_place(node)}; apply torch.compiler.disable to the function that contains it to compile the rest"
     for node in flat.graph.nodes:
         if node.op == "get_attr" and isinstance(getattr(flat, str(node.target), None), FakeTensor):
             return "tracing does not support a tensor that it reads, such as 'Tensor.data'; use 'detach()'"
@@ -66,6 +66,19 @@ def refusal(module: GraphModule, flat: GraphModule) -> str | None:
     if not torch.is_grad_enabled() and any(is_grad_mode(n) and n.args[0] for n in flat.graph.nodes):
         return "torch.enable_grad in a call without gradients is not imported"
     return None
+
+
+def _place(node: Node) -> str:
+    """`, at model.py:12`. Nodes that begin or end a block have no line, so that of a node nearby stands for it."""
+    if _where(node):
+        return f", at {_where(node)}"
+    nodes = list(node.graph.nodes)
+    index = nodes.index(node)
+    found = next(filter(None, map(_where, nodes[index:])), None)
+    if found is not None:
+        return f", before {found}"
+    found = next(filter(None, map(_where, nodes[index::-1])), None)
+    return f", after {found}" if found is not None else ""
 
 
 def _where(node: Node) -> str:
@@ -95,7 +108,7 @@ def _lost(node: Node, kept: set[str]) -> str | None:
     # A function without tensors as arguments or results is called for its side effects.
     value = node.meta.get("example_value", node.meta.get("val"))
     if value is None and name not in _HARMLESS and not any(_is_tensor(n) for n in node.all_input_nodes):
-        return f"'{name}' is not imported"
+        return f"'{_CONTEXTS.get(name, name)}' is not imported"
     return None
 
 
