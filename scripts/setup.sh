@@ -93,8 +93,8 @@ fi
 if wants test; then
   # A CPU build (2.13.0+cpu, the higher version) if pip has an index with one.
   # PyPI takes no local versions: its build for Linux is CUDA's, some GB.
-  python_group "about a minute" "torch, transformers, ml_dtypes, pytest" \
-    torch==2.13.0 transformers==5.23.0 ml_dtypes pytest setuptools
+  python_group "about a minute" "torch, transformers, accelerate, ml_dtypes, pytest" \
+    torch==2.13.0 transformers==5.23.0 accelerate==1.15.0 ml_dtypes pytest setuptools
   python_group "seconds" "mypy, ruff" mypy==2.4.1 ruff==0.17.6
   # The documentation's site.
   python_group "seconds" "material, mkdocstrings_handlers.python" \

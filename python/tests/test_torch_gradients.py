@@ -90,6 +90,13 @@ def test_a_call_without_gradients():
     with torch.no_grad():
         assert compare(model, X, strict=True) == []
 
+    def marked(self, x):
+        # transformers' models do this to their embeddings if they have checkpoints.
+        return self.l2(self.l1(x).requires_grad_())
+
+    with torch.no_grad():
+        assert compare(Two(marked), X, strict=True) == []
+
     def enabled(self, x):
         with torch.enable_grad():
             return self.l2(self.l1(x))

@@ -7,7 +7,7 @@ be imported stay in PyTorch and are listed with the reason, or are an error with
 `strict=True`.
 """
 
-from te_mlir.torch.backend import Backend, Graph, backend, jit
+from te_mlir.torch.backend import Backend, Graph, backend, compile_in_place, jit
 from te_mlir.torch.groups import bind_group
 from te_mlir.torch.modules import GroupedLinear, LayerNormLinear, LayerNormMLP, Linear, autocast
 
@@ -21,5 +21,6 @@ __all__ = [
     "autocast",
     "backend",
     "bind_group",
+    "compile_in_place",
     "jit",
 ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import json
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -203,11 +204,13 @@ class Backend:
         self._is_first_microbatch: bool | None = True if cache_weights else None
         #: The captured graphs, in order.
         self.graphs: list[Graph] = []
+        #: Why further graphs stay in PyTorch as a whole.
+        self.refused: list[str] = []
         self.states = States()
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy compiles its graphs again, and has copies of the states.
-        return {**self.__dict__, "graphs": []}
+        return {**self.__dict__, "graphs": [], "refused": []}
 
     def __call__(self, module: GraphModule, examples: list[Any], mode: str | None = None) -> Callable[..., Any]:
         """Compiles a graph, as torch.compile asks. mode: that of torch.compile, if it is called with one."""
@@ -216,6 +219,7 @@ class Backend:
         if reasons:
             if self.strict:
                 raise ImportFailure(reasons)
+            self.refused += reasons
             warnings.warn("te: a graph stays in PyTorch:\n  " + "\n  ".join(reasons), stacklevel=2)
             return module.forward
         options = self.options
@@ -278,7 +282,8 @@ class Backend:
 
     def report(self, what: str = "precision", format: str = "text") -> str:
         """Reports of all graphs, and the nodes that stay in PyTorch; as "html", on one page, if a part is compiled."""
-        if not self.graphs:
+        refused = [f"a graph stays in PyTorch: {reason}\n" for reason in self.refused]
+        if not self.graphs and not refused:
             return (
                 "no graph is compiled: the model was not called yet, or torch.compile runs it without te, as it does "
                 "after its recompile_limit\n"
@@ -286,12 +291,25 @@ class Backend:
         if format == "html" and any(graph.parts for graph in self.graphs):
             graphs = list(enumerate(self.graphs))
             pages = {f"graph {i}, {name}": page for i, g in graphs for name, page in g.reports(what, format).items()}
-            return one_page(pages, [f"graph {i}: {note}" for i, graph in graphs for note in graph.notes()])
-        parts = []
+            return one_page(pages, [*(f"graph {i}: {note}" for i, graph in graphs for note in graph.notes()), *refused])
+        parts = refused
         for index, graph in enumerate(self.graphs):
             parts.append(f"graph {index}\n{graph.report(what, format)}")
             parts.extend(f"  {note}\n" for note in graph.notes())
         return "".join(parts)
+
+    def summary(self) -> str:
+        """One line: how many GEMMs of the compiled graphs are quantised, and how many operations stay in PyTorch."""
+        gemms = [
+            gemm
+            for graph in self.graphs
+            for page in graph.reports("precision", "json").values()
+            for function in json.loads(page)["precision"]
+            for gemm in function["gemms"]
+        ]
+        quantised = sum(gemm["a"].startswith(("f8", "f4")) and gemm["b"].startswith(("f8", "f4")) for gemm in gemms)
+        left = len(self.refused) + sum(len(graph.reasons) for graph in self.graphs)
+        return f"te: graphs: {len(self.graphs)}; quantised GEMMs: {quantised} of {len(gemms)}; left to PyTorch: {left}"
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Copies of the states of recipes (histories, scales, random states), and of casts of weights that are kept.
@@ -382,6 +400,20 @@ def jit(module: Any, *, fullgraph: bool | None = None, **options: Any) -> Any:
     """
     te = Backend(**options)
     return _compiled(module, te, te.strict if fullgraph is None else fullgraph)
+
+
+def compile_in_place(module: torch.nn.Module, **options: Any) -> Backend:
+    """Compiles calls of `module` with te, and returns the Backend; the module stays the same object.
+
+    For trainers that wrap, inspect or save a model. options: those of Backend.
+
+        backend = te_mlir.torch.compile_in_place(model, recipe=te_mlir.Float8CurrentScaling(), strict=True)
+        transformers.Trainer(model, ..., callbacks=[te_mlir.torch.trainer.Callback(backend)])
+    """
+    te = Backend(**options)
+    te.states.belong_to(module)
+    module.compile(backend=te, dynamic=False, fullgraph=te.strict)
+    return te
 
 
 def _register() -> None:

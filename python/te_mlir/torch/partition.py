@@ -37,6 +37,9 @@ _INLINED = frozenset(("tag_activation_checkpoint", "wrap_activation_checkpoint",
 #: Functions without tensors as arguments or results that do not affect a graph.
 _HARMLESS = frozenset(("_log_api_usage_once", "lazy_load_decompositions"))
 
+#: Calls for `Tensor.requires_grad_`, which changes nothing in a call without gradients.
+_REQUIRES_GRAD = frozenset(("requires_grad_", "set_inplace_requires_grad_allowed"))
+
 #: The names in PyTorch of functions that dynamo calls for a context manager.
 _CONTEXTS = dict.fromkeys(("_backend_from_string", "_sdpa_kernel"), "torch.nn.attention.sdpa_kernel")
 
@@ -88,6 +91,8 @@ def _where(node: Node) -> str:
 
 
 def _lost(node: Node, kept: set[str]) -> str | None:
+    if not torch.is_grad_enabled() and node.op.startswith("call") and _name(node) in _REQUIRES_GRAD:
+        return None
     if node.op == "call_method" and str(node.target) in _GRADIENT_METHODS:
         return f"'Tensor.{node.target}' is not imported"
     if node.op != "call_function":
