@@ -1,13 +1,16 @@
 """The arguments of torch.compile(model, backend="te")."""
 
+import copy
 import sys
+import warnings
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
+from models import Llama
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch_compare import Two, X, fresh  # noqa: F401
+from torch_compare import Two, X, assert_close, fresh, gradients  # noqa: F401
 
 import te_mlir
 import te_mlir.torch
@@ -60,3 +63,62 @@ def test_an_unknown_mode_is_an_error():
         torch.compile(Two(layers), backend="te", mode="fast")(X)
     with pytest.raises(ValueError, match=said):
         te_mlir.torch.jit(Two(layers), mode="fast")
+
+
+def test_any_number_of_shapes_is_compiled():
+    """torch.compile's default makes sizes symbols from the second shape on."""
+    model = Llama()
+    reference = copy.deepcopy(model)
+    backend = te_mlir.torch.Backend(strict=True)
+    compiled = torch.compile(model, backend=backend)
+    shapes = [(2, 32), (3, 32), *((rows, 16) for rows in range(2, 8)), (2, 48), (2, 32)]
+    assert len(shapes) > torch._dynamo.config.recompile_limit
+    for shape in shapes:
+        ids = torch.randint(0, 64, shape)
+        loss, mine = gradients(compiled, ids, ids)
+        wanted, theirs = gradients(reference, ids, ids)
+        torch.testing.assert_close(loss, wanted, rtol=1e-5, atol=0)
+        mine = {name.removeprefix("_orig_mod."): gradient for name, gradient in mine.items()}
+        assert_close(mine, theirs)
+    assert len(backend.graphs) >= len(set(shapes)) and not any(graph.reasons for graph in backend.graphs)
+
+
+def test_shapes_share_states():
+    model = Two(layers).bfloat16()
+    backend = te_mlir.torch.Backend(recipe=te_mlir.DelayedScaling(amax_history_len=8), strict=True)
+    compiled = torch.compile(model, backend=backend)
+    calls = [16, 32, 48, 16, 32, 48]
+    for rows in calls:
+        compiled(torch.full((rows, 32), float(rows), dtype=torch.bfloat16)).sum().backward()
+    assert backend.state_dict()["l1.x.amax_history"].tolist()[-6:] == calls
+    # The first shape is compiled twice: its size is a symbol from the second shape on.
+    assert len(backend.graphs) == 4
+
+
+def test_a_number_that_is_no_tensor_is_one_of_the_sizes():
+    model = Two(lambda self, x, count: self.l2(self.l1(x)) * count)
+    backend = te_mlir.torch.Backend(strict=True)
+    compiled = torch.compile(model, backend=backend)
+    for count in (2, 3, 4, 3):
+        torch.testing.assert_close(compiled(X, count), model(X, count))
+    assert len(backend.graphs) == 3
+
+
+def test_many_shapes_without_gradients_do_not_end_the_compilation_of_steps():
+    """As `generate` does, with one shape for each token, before the first step."""
+    model = Two(layers)
+    backend = te_mlir.torch.compile_in_place(model)
+    with torch.no_grad(), warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for rows in range(2, 32):
+            x = torch.randn(rows, 32)
+            torch.testing.assert_close(model(x), model.l2(model.l1(x).relu()))
+    said = [
+        str(warning.message) for warning in said if "calls without gradients have more than 8" in str(warning.message)
+    ]
+    count = len(backend.graphs)
+    assert len(said) == 1 and count == 9
+    assert len(backend.refused) == 1 and backend.refused[0] in backend.report()
+    for rows in range(2, 32):
+        model(torch.randn(rows, 32)).sum().backward()
+    assert len(backend.graphs) == count + 30

@@ -30,6 +30,7 @@ from te_mlir.torch.masks import OTHER, Kind, OtherMask
 from te_mlir.torch.parts import Built, Making, Part, build
 from te_mlir.torch.plan import plan
 from te_mlir.torch.runner import Region
+from te_mlir.torch.shapes import Specialised, is_size
 from te_mlir.torch.signature import Options
 from te_mlir.torch.states import States, WithStates
 
@@ -153,9 +154,9 @@ def _strange(module: GraphModule, examples: Sequence[Any]) -> list[str]:
     """Why compiled parts cannot take arguments of a graph: one reason for each kind of argument."""
     reasons: dict[Any, str] = {}
     for example, name in zip(examples, graphs.argument_names(module)):
-        if isinstance(example, (int, float, torch.SymInt, torch.SymFloat)):
-            reasons[int] = "a shape is not known when it is compiled; use torch.compile(..., dynamic=False)"
-        elif not isinstance(example, torch.Tensor) or is_traceable_wrapper_subclass(example):
+        if is_size(example):
+            continue
+        if not isinstance(example, torch.Tensor) or is_traceable_wrapper_subclass(example):
             kind = type(example)
             reasons.setdefault(kind, f"argument '{name}' is a {kind.__name__}, not a tensor in memory")
     return list(reasons.values())
@@ -219,9 +220,20 @@ class Backend:
         if reasons:
             if self.strict:
                 raise ImportFailure(reasons)
-            self.refused += reasons
-            warnings.warn("te: a graph stays in PyTorch:\n  " + "\n  ".join(reasons), stacklevel=2)
+            self._refuse(reasons)
             return module.forward
+        sizes = [i for i, example in enumerate(examples) if is_size(example)]
+        if sizes:
+            make = lambda own, tensors: self._graph(own, tensors, records)
+            return Specialised(module, sizes, make, None if self.strict else lambda reason: self._refuse([reason]))
+        return self._graph(module, examples, records)
+
+    def _refuse(self, reasons: Sequence[str]) -> None:
+        """Notes that a graph stays in PyTorch as a whole."""
+        self.refused += reasons
+        warnings.warn("te: a graph stays in PyTorch:\n  " + "\n  ".join(reasons), stacklevel=3)
+
+    def _graph(self, module: GraphModule, examples: Sequence[torch.Tensor], records: bool) -> Graph:
         options = self.options
         if records and any(example.is_cuda for example in examples):
             options = options._replace(cuda_graph=True)
@@ -412,7 +424,7 @@ def compile_in_place(module: torch.nn.Module, **options: Any) -> Backend:
     """
     te = Backend(**options)
     te.states.belong_to(module)
-    module.compile(backend=te, dynamic=False, fullgraph=te.strict)
+    module.compile(backend=te, fullgraph=te.strict)
     return te
 
 
