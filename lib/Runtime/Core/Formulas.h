@@ -11,6 +11,7 @@
 #ifndef TE_RUNTIME_CORE_FORMULAS_H
 #define TE_RUNTIME_CORE_FORMULAS_H
 
+#include "Core/Kernels.h"
 #include "Core/Math.h"
 #include "TEDialect/Runtime/te_runtime_types.h"
 
@@ -122,21 +123,20 @@ TE_HOST_DEVICE float adamwBiasCorrection(float beta, float step) {
 
 /// Updates `m` and `v` in place and returns the new parameter. `correction1`
 /// and `correction2` are adamwBiasCorrection of the betas.
-TE_HOST_DEVICE float adamw(float param, float grad, float &m, float &v,
-                           float lr, float beta1, float beta2, float epsilon,
-                           float weightDecay, float correction1,
+TE_HOST_DEVICE float adamw(const adamw_params &p, float param, float grad,
+                           float &m, float &v, float lr, float correction1,
                            float correction2) {
-  m = beta1 * m + (1.0f - beta1) * grad;
-  v = beta2 * v + ((1.0f - beta2) * grad) * grad;
+  m = p.beta1 * m + (1.0f - p.beta1) * grad;
+  v = p.beta2 * v + ((1.0f - p.beta2) * grad) * grad;
   const float direction =
-      (m / correction1) / (sqrtf(v / correction2) + epsilon);
-  return param - lr * (direction + weightDecay * param);
+      (m / correction1) / (sqrtf(v / correction2) + p.epsilon);
+  return param - lr * (direction + p.weight_decay * param);
 }
 
 /// `buf` is the momentum buffer, updated in place; pass 0 where there is none.
-TE_HOST_DEVICE float sgd(float param, float grad, float &buf, float lr,
-                         float momentum, float weightDecay) {
-  buf = momentum * buf + (grad + weightDecay * param);
+TE_HOST_DEVICE float sgd(const sgd_params &p, float param, float grad,
+                         float &buf, float lr) {
+  buf = p.momentum * buf + (grad + p.weight_decay * param);
   return param - lr * buf;
 }
 

@@ -20,10 +20,9 @@ void adamw(const adamw_params &p, void *const *buffers) {
   for (int64_t i = 0; i < p.count; ++i) {
     float m = load(buffers[b::m], i, TE_RT_F32);
     float v = load(buffers[b::v], i, TE_RT_F32);
-    const float param = math::adamw(load(buffers[b::param], i, p.param_type),
+    const float param = math::adamw(p, load(buffers[b::param], i, p.param_type),
                                     load(buffers[b::grad], i, p.grad_type), m,
-                                    v, lr, p.beta1, p.beta2, p.epsilon,
-                                    p.weight_decay, correction1, correction2);
+                                    v, lr, correction1, correction2);
     store(buffers[b::new_m], i, m, TE_RT_F32);
     store(buffers[b::new_v], i, v, TE_RT_F32);
     store(buffers[b::new_param], i, param, p.param_type);
@@ -35,9 +34,9 @@ void sgd(const sgd_params &p, void *const *buffers) {
   const float lr = *static_cast<const float *>(buffers[b::lr]);
   for (int64_t i = 0; i < p.count; ++i) {
     float buf = buffers[b::buf] ? load(buffers[b::buf], i, TE_RT_F32) : 0.0f;
-    const float param = math::sgd(load(buffers[b::param], i, p.param_type),
-                                  load(buffers[b::grad], i, p.grad_type), buf,
-                                  lr, p.momentum, p.weight_decay);
+    const float param =
+        math::sgd(p, load(buffers[b::param], i, p.param_type),
+                  load(buffers[b::grad], i, p.grad_type), buf, lr);
     if (buffers[b::new_buf])
       store(buffers[b::new_buf], i, buf, TE_RT_F32);
     store(buffers[b::new_param], i, param, p.param_type);

@@ -34,7 +34,7 @@ Status plan_adamw(const CudaDevice &device, const adamw_params &params,
   TE_RT_RETURN_IF_FAILED(configure(device, "te_adamw", params.param_type,
                                    params.grad_type, params.count, &config));
   *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
-    AdamwArgs args{};
+    AdamwArgs args{params};
     args.param = buffers[b::param];
     args.grad = buffers[b::grad];
     args.m = static_cast<const float *>(buffers[b::m]);
@@ -44,14 +44,9 @@ Status plan_adamw(const CudaDevice &device, const adamw_params &params,
     args.newParam = buffers[b::new_param];
     args.newM = static_cast<float *>(buffers[b::new_m]);
     args.newV = static_cast<float *>(buffers[b::new_v]);
-    args.count = params.count;
     if (areAligned({args.param, args.grad, args.m, args.v, args.newParam,
                     args.newM, args.newV}))
       args.runs = params.count / kOptimizerRun;
-    args.beta1 = params.beta1;
-    args.beta2 = params.beta2;
-    args.epsilon = params.epsilon;
-    args.weightDecay = params.weight_decay;
     return launch(config, args);
   });
   return Status::ok();
@@ -64,19 +59,16 @@ Status plan_sgd(const CudaDevice &device, const sgd_params &params,
   TE_RT_RETURN_IF_FAILED(configure(device, "te_sgd", params.param_type,
                                    params.grad_type, params.count, &config));
   *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
-    SgdArgs args{};
+    SgdArgs args{params};
     args.param = buffers[b::param];
     args.grad = buffers[b::grad];
     args.buf = static_cast<const float *>(buffers[b::buf]);
     args.lr = static_cast<const float *>(buffers[b::lr]);
     args.newParam = buffers[b::new_param];
     args.newBuf = static_cast<float *>(buffers[b::new_buf]);
-    args.count = params.count;
     if (areAligned(
             {args.param, args.grad, args.buf, args.newParam, args.newBuf}))
       args.runs = params.count / kOptimizerRun;
-    args.momentum = params.momentum;
-    args.weightDecay = params.weight_decay;
     return launch(config, args);
   });
   return Status::ok();

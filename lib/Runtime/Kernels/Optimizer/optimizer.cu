@@ -40,9 +40,8 @@ template <typename Param, typename Grad, int N> struct AdamwBody {
     loaded.v.unpack(v);
 #pragma unroll
     for (int k = 0; k < N; ++k)
-      param[k] =
-          math::adamw(param[k], grad[k], m[k], v[k], lr, args.beta1, args.beta2,
-                      args.epsilon, args.weightDecay, correction1, correction2);
+      param[k] = math::adamw(args.params, param[k], grad[k], m[k], v[k], lr,
+                             correction1, correction2);
     Run<Param, N>::pack(param).store(static_cast<Param *>(args.newParam) +
                                      i * N);
     Run<float, N>::pack(m).store(args.newM + i * N);
@@ -59,9 +58,9 @@ __device__ __forceinline__ void adamw(const AdamwArgs &args) {
   // While the loads are in flight, one warp runs each of the loops in f64.
   __shared__ float corrections[2];
   if (threadIdx.x == 0)
-    corrections[0] = math::adamwBiasCorrection(args.beta1, step);
+    corrections[0] = math::adamwBiasCorrection(args.params.beta1, step);
   if (threadIdx.x == 32)
-    corrections[1] = math::adamwBiasCorrection(args.beta2, step);
+    corrections[1] = math::adamwBiasCorrection(args.params.beta2, step);
   __syncthreads();
   runs.lr = *args.lr;
   runs.correction1 = corrections[0];
@@ -69,7 +68,7 @@ __device__ __forceinline__ void adamw(const AdamwArgs &args) {
   stream.finish(runs);
   AdamwBody<Param, Grad, 1> elements{args, runs.lr, corrections[0],
                                      corrections[1]};
-  streamElements(args.runs * kOptimizerRun, args.count, elements);
+  streamElements(args.runs * kOptimizerRun, args.params.count, elements);
 }
 
 template <typename Param, typename Grad, int N> struct SgdBody {
@@ -100,8 +99,7 @@ template <typename Param, typename Grad, int N> struct SgdBody {
 #pragma unroll
     for (int k = 0; k < N; ++k) {
       buf[k] = args.buf ? buf[k] : 0.0f;
-      param[k] = math::sgd(param[k], grad[k], buf[k], lr, args.momentum,
-                           args.weightDecay);
+      param[k] = math::sgd(args.params, param[k], grad[k], buf[k], lr);
     }
     Run<Param, N>::pack(param).store(static_cast<Param *>(args.newParam) +
                                      i * N);
@@ -116,7 +114,7 @@ __device__ __forceinline__ void sgd(const SgdArgs &args) {
   SgdBody<Param, Grad, kOptimizerRun> runs{args, lr};
   streamRuns<kOptimizerUnroll>(args.runs, runs);
   SgdBody<Param, Grad, 1> elements{args, lr};
-  streamElements(args.runs * kOptimizerRun, args.count, elements);
+  streamElements(args.runs * kOptimizerRun, args.params.count, elements);
 }
 
 } // namespace

@@ -7,12 +7,15 @@
 #ifndef TE_RUNTIME_KERNELS_OPTIMIZER_OPTIMIZER_ARGS_H
 #define TE_RUNTIME_KERNELS_OPTIMIZER_OPTIMIZER_ARGS_H
 
+#include "Core/Kernels.h"
+
 #include <cstdint>
 
 namespace te::rt::cuda {
 
 /// Every array is [count]; outputs may be the matching inputs.
 struct AdamwArgs {
+  adamw_params params;
   const void *param;
   const void *grad;
   const float *m;
@@ -22,21 +25,18 @@ struct AdamwArgs {
   void *newParam;
   float *newM;
   float *newV;
-  int64_t count;
   int64_t runs; // leading runs of 4 with vector accesses; 0 if not aligned
-  float beta1, beta2, epsilon, weightDecay;
 };
 
 struct SgdArgs {
+  sgd_params params;
   const void *param;
   const void *grad;
   const float *buf; // or null: 0
   const float *lr;  // [1]
   void *newParam;
   float *newBuf; // or null
-  int64_t count;
-  int64_t runs; // as above
-  float momentum, weightDecay;
+  int64_t runs;  // as above
 };
 
 inline constexpr int kOptimizerBlock = 256;
