@@ -53,17 +53,19 @@ def TE_SgdOp
   let summary = "update a parameter with stochastic gradient descent";
   let description = [{
     `u = momentum buffer + g + weight_decay p`, `p' = p - lr u`, in f32. With a
-    momentum buffer, `u` is also the buffer's next value. Gradients are read as
-    by `te.adamw`.
+    momentum buffer, `u` is also the buffer's next value. With `nesterov` the
+    step looks one update ahead: `p' = p - lr (momentum u + g + weight_decay p)`.
+    Gradients are read as by `te.adamw`.
 
     Constraints:
     1. (sgd-c1) `param` and its result have one type; `grad` has its shape; `buffer` and its result are f32 of that shape.
-    2. (sgd-c2) `momentum` is in [0, 1) and only given with a buffer; `weight_decay` is finite and not negative.
+    2. (sgd-c2) `momentum` is in [0, 1) and only given with a buffer; `nesterov` is only given with a `momentum` above 0; `weight_decay` is finite and not negative.
 
     Example:
 
     ```mlir
-    %p1 = te.sgd %p, %g lr %lr : tensor<1024xf32>, tensor<1024xf32>
+    %p1, %b1 = te.sgd %p, %g buffer %b lr %lr {momentum = 0.9 : f32, nesterov}
+      : tensor<1024xf32>, tensor<1024xf32>
     ```
   }];
   let arguments = (ins
@@ -72,7 +74,8 @@ def TE_SgdOp
     Arg<Optional<TE_F32Tensor>, "momentum buffer">:$buffer,
     Arg<TE_F32Scalar, "learning rate">:$lr,
     DefaultValuedAttr<F32Attr, "0.0f">:$momentum,
-    DefaultValuedAttr<F32Attr, "0.0f">:$weight_decay);
+    DefaultValuedAttr<F32Attr, "0.0f">:$weight_decay,
+    UnitAttr:$nesterov);
   let results = (outs Res<TE_HPTensor, "new parameter">:$new_param,
                       Res<Optional<TE_F32Tensor>, "new buffer">:$new_buffer);
   let hasCustomAssemblyFormat = 1;

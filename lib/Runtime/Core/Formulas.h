@@ -136,8 +136,9 @@ TE_HOST_DEVICE float adamw(const adamw_params &p, float param, float grad,
 /// `buf` is the momentum buffer, updated in place; pass 0 where there is none.
 TE_HOST_DEVICE float sgd(const sgd_params &p, float param, float grad,
                          float &buf, float lr) {
-  buf = p.momentum * buf + (grad + p.weight_decay * param);
-  return param - lr * buf;
+  const float decayed = grad + p.weight_decay * param;
+  buf = p.momentum * buf + decayed;
+  return param - lr * (p.nesterov ? p.momentum * buf + decayed : buf);
 }
 
 /// From the sum of squares of a row, of its centred values for layer_norm.

@@ -209,6 +209,7 @@ template <> LogicalResult te::emitLaunches(SgdOp op, LaunchEmitter &emitter) {
       .type("grad_type", elementType(op.getGrad()))
       .f32("momentum", op.getMomentum())
       .f32("weight_decay", op.getWeightDecay())
+      .i32("nesterov", op.getNesterov())
       .in(op.getParam())
       .in(op.getGrad())
       .in(op.getBuffer())

@@ -371,6 +371,8 @@ func.func @sgd(%p: tensor<1024xf32>, %g: tensor<1024xf32>, %b: tensor<1024xf32>,
   %p1 = te.sgd %p, %g lr %lr : tensor<1024xf32>, tensor<1024xf32>
   // CHECK: te.sgd %{{.*}}, %{{.*}} buffer %{{.*}} lr %{{.*}} {momentum = 0.899999976 : f32} :
   %p2, %b2 = te.sgd %p, %g buffer %b lr %lr {momentum = 0.9 : f32} : tensor<1024xf32>, tensor<1024xf32>
+  // CHECK: te.sgd %{{.*}}, %{{.*}} buffer %{{.*}} lr %{{.*}} {momentum = 0.899999976 : f32, nesterov} :
+  %p3, %b3 = te.sgd %p, %g buffer %b lr %lr {momentum = 0.9 : f32, nesterov} : tensor<1024xf32>, tensor<1024xf32>
   return
 }
 

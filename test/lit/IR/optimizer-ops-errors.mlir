@@ -30,3 +30,11 @@ func.func @sgd_c2(%p: tensor<8xf32>, %g: tensor<8xf32>, %lr: tensor<f32>) {
   %a = te.sgd %p, %g lr %lr {momentum = 0.9 : f32} : tensor<8xf32>, tensor<8xf32>
   return
 }
+
+// -----
+
+func.func @sgd_c2_nesterov(%p: tensor<8xf32>, %g: tensor<8xf32>, %b: tensor<8xf32>, %lr: tensor<f32>) {
+  // expected-error @below {{expected 'nesterov' only with a 'momentum' above 0}}
+  %a, %c = te.sgd %p, %g buffer %b lr %lr {nesterov} : tensor<8xf32>, tensor<8xf32>
+  return
+}

@@ -386,11 +386,14 @@ TEST_P(Agreement, Optimizers) {
                 {in(param.bytes), in(grad.bytes), in(m.bytes), in(v.bytes),
                  in(lr), in(steps)},
                 {{paramType, count}, {TE_RT_F32, count}, {TE_RT_F32, count}});
-          check("sgd", TE_PLAN(sgd, count, paramType, gradType, 0.9f, 0.1f),
-                {in(param.bytes), in(grad.bytes), in(m.bytes), in(lr)},
-                {{paramType, count}, {TE_RT_F32, count}});
+          for (int32_t nesterov : {0, 1})
+            check("sgd",
+                  TE_PLAN(sgd, count, paramType, gradType, 0.9f, 0.1f,
+                          nesterov),
+                  {in(param.bytes), in(grad.bytes), in(m.bytes), in(lr)},
+                  {{paramType, count}, {TE_RT_F32, count}});
           check("sgd without momentum",
-                TE_PLAN(sgd, count, paramType, gradType, 0.9f, 0.1f),
+                TE_PLAN(sgd, count, paramType, gradType, 0.9f, 0.1f, 0),
                 {in(param.bytes), in(grad.bytes), none(), in(lr)},
                 {{paramType, count}, {0, -1}});
         }

@@ -383,7 +383,7 @@ TEST_P(Pointwise, CrossEntropyBackwardInPlace) {
 }
 
 // Each update has about a dozen operations on numbers that are bounded by the
-// terms that are added below.
+// terms that are added below; nesterov has three more.
 TEST_P(Pointwise, OptimizerValues) {
   const int64_t count = 777;
   const float lr = 0.01f, beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f,
@@ -424,8 +424,10 @@ TEST_P(Pointwise, OptimizerValues) {
 
       const Array buf = makeArray("normal", TE_RT_F32, count, 5);
       Array newBuf(TE_RT_F32, count);
-      for (bool momentum : {false, true}) {
-        device().run(TE_PLAN(sgd, count, paramType, gradType, 0.9f, decay),
+      for (auto [momentum, nesterov] :
+           {std::pair(false, 0), {true, 0}, {true, 1}}) {
+        device().run(TE_PLAN(sgd, count, paramType, gradType, 0.9f, decay,
+                             nesterov),
                      {in(param.bytes), in(grad.bytes),
                       momentum ? in(buf.bytes) : none(),
                       in(std::vector<float>{lr}), out(newParam.bytes),
@@ -438,9 +440,11 @@ TEST_P(Pointwise, OptimizerValues) {
               std::fabs(old) + std::fabs(grad.at(i)) + std::fabs(d);
           if (momentum)
             expectNear(u, 4 * kU * magnitude, newBuf, i, "buf");
-          expectNear(param.at(i) - lr * u,
-                     6 * kU * (std::fabs(param.at(i)) + magnitude), newParam, i,
-                     "sgd param");
+          const double direction = nesterov ? 0.9f * u + grad.at(i) + d : u;
+          expectNear(param.at(i) - lr * direction,
+                     (nesterov ? 9 : 6) * kU *
+                         (std::fabs(param.at(i)) + magnitude),
+                     newParam, i, "sgd param");
         }
       }
     }

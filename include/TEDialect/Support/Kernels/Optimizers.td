@@ -19,12 +19,13 @@ def adamw : Kernel<Optimizers> {
 
 def sgd : Kernel<Optimizers> {
   let Description = [{
-    SGD with an optional momentum buffer: u = momentum * buf + grad (+ decay * param);
-    new_param = param - lr * u. Arithmetic is in f32, as in math::sgd. An absent buf
-    counts as 0.
+    SGD with an optional momentum buffer: g = grad + weight_decay * param;
+    u = momentum * buf + g; new_param = param - lr * u, or with nesterov
+    param - lr * (momentum * u + g). Arithmetic is in f32, as in math::sgd. An absent
+    buf counts as 0.
   }];
   let Parameters = (parameters Dim:$count, WideType:$param_type, WideType:$grad_type,
-                               AnyFloat:$momentum, AnyFloat:$weight_decay);
+                               AnyFloat:$momentum, AnyFloat:$weight_decay, Flag:$nesterov);
   let Buffers = (buffers In<["count"], "param_type">:$param, In<["count"], "grad_type">:$grad,
                          InOpt<["count"], "f32">:$buf, In<["1"], "f32">:$lr,
                          Out<["count"], "param_type">:$new_param,

@@ -182,5 +182,7 @@ LogicalResult SgdOp::verify() {
   if (!getBuffer() && !getMomentum().isZero())
     return emitOpError() << "expected 'momentum' only with a 'buffer' operand "
                             "to carry it";
+  if (getNesterov() && getMomentum().isZero())
+    return emitOpError() << "expected 'nesterov' only with a 'momentum' above 0";
   return verifyNonNegative(*this, "weight_decay", getWeightDecay());
 }
