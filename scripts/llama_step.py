@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes a whole training step of a Llama: embedding, layers, head, cross entropy, backward and AdamW.
 
-Masters and moments are f32. Over several ranks each has sequences of its own and a run of the rows of every matrix, of
+Masters are f32, moments f32 or bf16. Over several ranks each has sequences of its own and a run of the rows of every matrix, of
 its moments and of its gradient (FSDP, ZeRO-3); gains are the same on all. Matrices are rounded to bf16 and gathered where
 they are read; what the recipe casts is cast before. The head is not quantised. The mean of the loss is over a rank's tokens.
 
@@ -24,8 +24,12 @@ def arguments():
         parser.add_argument(
             "--" + name.replace("_", "-"), type=int, default=size, help=f"{helps.get(name, '')} (default {size})"
         )
+    parser.add_argument(
+        "--moments", choices=("f32", "bf16"), default="f32", help="type of AdamW's moments (default f32)"
+    )
     options = parser.parse_args()
-    for name, size in vars(options).items():
+    for name in SIZES:
+        size = getattr(options, name)
         if size < 1:
             parser.error(f"expected --{name.replace('_', '-')} to be positive, but got {size}")
     for of, by in (
@@ -66,8 +70,8 @@ def argument(name, type, more=""):
 class Writer:
     """The lines of a program, and the types in it."""
 
-    def __init__(self, layers, ranks, tokens, sequence, hidden, ffn, heads, kv_heads, vocabulary):
-        self.lines, self.layers, self.ranks = [], layers, ranks
+    def __init__(self, layers, ranks, tokens, sequence, hidden, ffn, heads, kv_heads, vocabulary, moments="f32"):
+        self.lines, self.layers, self.ranks, self.moments = [], layers, ranks, moments
         self.sequence, self.heads, self.kv_heads = sequence, heads, kv_heads
         self.title = (
             f"A training step of a Llama over {ranks} rank{'s' * (ranks > 1)}: {layers} layers of {hidden} and {ffn}, "
@@ -103,6 +107,9 @@ class Writer:
     def master(self, shape):
         """The type of a rank's part."""
         return tensor(*((shape[0] // self.ranks, *shape[1:]) if len(shape) == 2 else shape), "f32")
+
+    def moment(self, shape):
+        return self.master(shape).replace("f32", self.moments)
 
     def marks(self, shape):
         return self.split if len(shape) == 2 else ""
@@ -198,8 +205,9 @@ class Writer:
         states, results = [], ['tensor<f32> {te.name = "loss"}']
         for name, shape in self.weights:
             for suffix, more in (("", ", te.weight"), (".m", ", te.init = 0.0 : f32"), (".v", ", te.init = 0.0 : f32")):
-                states.append(argument(name + suffix, self.master(shape), more + self.marks(shape)))
-                results.append(f'{self.master(shape)} {{te.name = "{name}{suffix}"}}')
+                type = self.moment(shape) if suffix else self.master(shape)
+                states.append(argument(name + suffix, type, more + self.marks(shape)))
+                results.append(f'{type} {{te.name = "{name}{suffix}"}}')
         scalars = [argument("lr", "tensor<f32>"), argument("step", "tensor<f32>")]
         self.lines.append(
             f"  func.func @step({SEPARATOR.join(self.inputs() + scalars + states)})\n"
@@ -207,16 +215,19 @@ class Writer:
         )
         self.gradients()
         returned, types = ["%loss"], ["tensor<f32>"]
-        for weight, shape in self.weights:
-            name, type = weight.replace(".", "_"), self.master(shape)
+        for seed, (weight, shape) in enumerate(self.weights):
+            name, type, moment = weight.replace(".", "_"), self.master(shape), self.moment(shape)
+            rounding = (
+                f", seed = {seed} : i32}} : {type}, {type}, {moment}" if moment != type else f"}} : {type}, {type}"
+            )
             after = [f"%{name}{suffix}_next" for suffix in ("", "_m", "_v")]
             decay = "0.1" if len(shape) == 2 else "0.0"
             self.op(
                 f"{', '.join(after)} = te.adamw %{name}, %{name}_grad, %{name}_m, %{name}_v lr %lr step %step "
-                f"{{weight_decay = {decay} : f32}} : {type}, {type}"
+                f"{{weight_decay = {decay} : f32{rounding}"
             )
             returned += after
-            types += [type] * 3
+            types += [type, moment, moment]
         self.op(f"return {', '.join(returned)}\n      : {', '.join(types)}")
         self.lines.append("  }")
 

@@ -261,6 +261,22 @@ void addAttention(Cases &cases) {
       {"attention_sink_grad 2x4096, 32 x 128", "attention_sink_grad", heads});
 }
 
+/// Updates of a weight of the block.
+void addOptimizers(Cases &cases) {
+  for (auto [name, moments] :
+       {std::pair("adamw f32 14336x4096", TE_RT_F32),
+        {"adamw f32, moments bf16 14336x4096", TE_RT_BF16}})
+    cases.push_back({name,
+                     "adamw",
+                     {{"count", F * H},
+                      {"beta1", 0.9},
+                      {"beta2", 0.999},
+                      {"epsilon", 1e-8},
+                      {"weight_decay", 0.1},
+                      {"grad_type", TE_RT_BF16},
+                      {"moment_type", moments}}});
+}
+
 /// The GEMMs of the block: fprop and dgrad, then wgrad.
 void addProducts(Cases &cases) {
   struct Shape {
@@ -318,6 +334,7 @@ std::vector<KernelCase> te::bench::kernelCases() {
   }
   addLayers(cases);
   addAttention(cases);
+  addOptimizers(cases);
   addProducts(cases);
   return cases;
 }

@@ -17,8 +17,13 @@ def TE_AdamWOp
     the first update. The update reads a gradient that was only widened to f32
     in its original type, because widening is exact.
 
+    Moments in bf16 take half the memory. `p'` is computed before they are
+    rounded, and they are rounded stochastically: rounded to nearest, `v` could
+    not follow small gradients. The random bits depend on `seed`, `step` and the
+    position of the element. Give each parameter a `seed` of its own.
+
     Constraints:
-    1. (adamw-c1) `param` and its result have one type; `grad`, `m`, `v` have its shape; `m` and `v` are f32.
+    1. (adamw-c1) `param` and its result have one type; `grad`, `m`, `v` have its shape; `m` and `v` are both f32 or both bf16.
     2. (adamw-c2) `beta1` and `beta2` are in [0, 1); `epsilon` and `weight_decay` are finite and not negative.
 
     Example:
@@ -26,22 +31,25 @@ def TE_AdamWOp
     ```mlir
     %p1, %m1, %v1 = te.adamw %p, %g, %m, %v lr %lr step %t {weight_decay = 0.1 : f32}
       : tensor<1024x512xf32>, tensor<1024x512xbf16>
+    %p2, %m2, %v2 = te.adamw %p, %g, %mb, %vb lr %lr step %t {seed = 7 : i32}
+      : tensor<1024x512xf32>, tensor<1024x512xbf16>, tensor<1024x512xbf16>
     ```
   }];
   let arguments = (ins
     Arg<TE_HPTensor, "parameter">:$param,
     Arg<TE_HPTensor, "its gradient">:$grad,
-    Arg<TE_F32Tensor, "first moment">:$m,
-    Arg<TE_F32Tensor, "second moment">:$v,
+    Arg<TE_HPTensor, "first moment, in f32 or bf16">:$m,
+    Arg<TE_HPTensor, "second moment, in the type of the first">:$v,
     Arg<TE_F32Scalar, "learning rate">:$lr,
     Arg<TE_F32Scalar, "number of this step, from 1">:$step,
     DefaultValuedAttr<F32Attr, "0.9f">:$beta1,
     DefaultValuedAttr<F32Attr, "0.999f">:$beta2,
     DefaultValuedAttr<F32Attr, "1.0e-8f">:$epsilon,
-    DefaultValuedAttr<F32Attr, "0.01f">:$weight_decay);
+    DefaultValuedAttr<F32Attr, "0.01f">:$weight_decay,
+    DefaultValuedAttr<I32Attr, "0">:$seed);
   let results = (outs Res<TE_HPTensor, "new parameter">:$new_param,
-                      Res<TE_F32Tensor, "new first moment">:$new_m,
-                      Res<TE_F32Tensor, "new second moment">:$new_v);
+                      Res<TE_HPTensor, "new first moment">:$new_m,
+                      Res<TE_HPTensor, "new second moment">:$new_v);
   let hasCustomAssemblyFormat = 1;
   let hasFolder = 1;
   let hasVerifier = 1;

@@ -13,6 +13,7 @@
 
 #include "Core/Kernels.h"
 #include "Core/Math.h"
+#include "Core/Random.h"
 #include "TEDialect/Runtime/te_runtime_types.h"
 
 namespace te::rt {
@@ -131,6 +132,16 @@ TE_HOST_DEVICE float adamw(const adamw_params &p, float param, float grad,
   const float direction =
       (m / correction1) / (sqrtf(v / correction2) + p.epsilon);
   return param - lr * (direction + p.weight_decay * param);
+}
+
+/// Random words for the moments of elements 4 `group` to 4 `group` + 3: the low
+/// half of a word is for m, the high half for v.
+TE_HOST_DEVICE PhiloxWords adamwRandom(const adamw_params &p, int64_t group,
+                                       float step) {
+  // NVFP4 casts have 0 and 1 where the counter has 2.
+  return philox(static_cast<uint32_t>(group),
+                static_cast<uint32_t>(static_cast<uint64_t>(group) >> 32),
+                floatToBits(step), 2, static_cast<uint32_t>(p.seed), 0);
 }
 
 /// `buf` is the momentum buffer, updated in place; pass 0 where there is none.

@@ -129,26 +129,6 @@ TE_HOST_DEVICE float nvError(int32_t measure, float q, float blockScale,
 // Random bits
 //===----------------------------------------------------------------------===//
 
-/// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
-/// 2011): four random words from a counter and a key.
-struct PhiloxWords {
-  uint32_t word[4];
-};
-TE_HOST_DEVICE PhiloxWords philox(uint32_t c0, uint32_t c1, uint32_t c2,
-                                  uint32_t c3, uint32_t key0, uint32_t key1) {
-  for (int round = 0; round < 10; ++round) {
-    const uint64_t a = static_cast<uint64_t>(c0) * 0xd2511f53u;
-    const uint64_t b = static_cast<uint64_t>(c2) * 0xcd9e8d57u;
-    c0 = static_cast<uint32_t>(b >> 32) ^ c1 ^ key0;
-    c1 = static_cast<uint32_t>(b);
-    c2 = static_cast<uint32_t>(a >> 32) ^ c3 ^ key1;
-    c3 = static_cast<uint32_t>(a);
-    key0 += 0x9e3779b9u;
-    key1 += 0xbb67ae85u;
-  }
-  return {{c0, c1, c2, c3}};
-}
-
 /// The random words of a group of 16 elements. `group` counts groups in storage
 /// order, `usage` is 0 for row and 1 for col.
 TE_HOST_DEVICE PhiloxWords nvRandom(int64_t group, uint32_t usage,

@@ -18,13 +18,18 @@ void adamw(const adamw_params &p, void *const *buffers) {
   const float correction1 = math::adamwBiasCorrection(p.beta1, step);
   const float correction2 = math::adamwBiasCorrection(p.beta2, step);
   for (int64_t i = 0; i < p.count; ++i) {
-    float m = load(buffers[b::m], i, TE_RT_F32);
-    float v = load(buffers[b::v], i, TE_RT_F32);
+    float m = load(buffers[b::m], i, p.moment_type);
+    float v = load(buffers[b::v], i, p.moment_type);
     const float param = math::adamw(p, load(buffers[b::param], i, p.param_type),
                                     load(buffers[b::grad], i, p.grad_type), m,
                                     v, lr, correction1, correction2);
-    store(buffers[b::new_m], i, m, TE_RT_F32);
-    store(buffers[b::new_v], i, v, TE_RT_F32);
+    if (p.moment_type == TE_RT_BF16) {
+      const uint32_t word = math::adamwRandom(p, i / 4, step).word[i % 4];
+      m = math::roundStochasticBF16(m, word);
+      v = math::roundStochasticBF16(v, word >> 16);
+    }
+    store(buffers[b::new_m], i, m, p.moment_type);
+    store(buffers[b::new_v], i, v, p.moment_type);
     store(buffers[b::new_param], i, param, p.param_type);
   }
 }

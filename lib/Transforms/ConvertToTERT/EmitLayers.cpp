@@ -190,6 +190,8 @@ template <> LogicalResult te::emitLaunches(AdamWOp op, LaunchEmitter &emitter) {
       .f32("beta2", op.getBeta2())
       .f32("epsilon", op.getEpsilon())
       .f32("weight_decay", op.getWeightDecay())
+      .type("moment_type", elementType(op.getM()))
+      .i32("seed", op.getSeed())
       .in(op.getParam())
       .in(op.getGrad())
       .in(op.getM())

@@ -343,10 +343,14 @@ func.func @cross_entropy(%logits: tensor<256x1000xbf16>, %targets: tensor<256xi3
 // CHECK-LABEL: @adamw
 func.func @adamw(%p: tensor<1024x512xf32>, %g: tensor<1024x512xbf16>,
                  %m: tensor<1024x512xf32>, %v: tensor<1024x512xf32>,
+                 %mb: tensor<1024x512xbf16>, %vb: tensor<1024x512xbf16>,
                  %lr: tensor<f32>, %t: tensor<f32>) {
   // CHECK: te.adamw %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} lr %{{.*}} step %{{.*}} {weight_decay = 1.000000e-01 : f32}
   %p1, %m1, %v1 = te.adamw %p, %g, %m, %v lr %lr step %t {weight_decay = 0.1 : f32}
     : tensor<1024x512xf32>, tensor<1024x512xbf16>
+  // CHECK: te.adamw %{{.*}} step %{{[a-z0-9]+}} {seed = 7 : i32} : tensor<1024x512xf32>, tensor<1024x512xbf16>, tensor<1024x512xbf16>
+  %p2, %m2, %v2 = te.adamw %p, %g, %mb, %vb lr %lr step %t {seed = 7 : i32}
+    : tensor<1024x512xf32>, tensor<1024x512xbf16>, tensor<1024x512xbf16>
   return
 }
 

@@ -9,6 +9,31 @@ func.func @adamw_c1(%p: tensor<8xf32>, %g: tensor<4xf32>, %m: tensor<8xf32>, %v:
 
 // -----
 
+func.func @adamw_c1_type(%p: tensor<8xf32>, %g: tensor<8xf32>, %m: tensor<8xf16>, %lr: tensor<f32>) {
+  // expected-error @below {{expected moments in f32 or bf16, but got 'tensor<8xf16>'}}
+  %a, %b, %c = te.adamw %p, %g, %m, %m lr %lr step %lr : tensor<8xf32>, tensor<8xf32>, tensor<8xf16>
+  return
+}
+
+// -----
+
+func.func @adamw_c1_shape(%p: tensor<8xf32>, %g: tensor<8xf32>, %m: tensor<4xbf16>, %lr: tensor<f32>) {
+  // expected-error @below {{expected 'm' to have shape 8, but got 4}}
+  %a, %b, %c = te.adamw %p, %g, %m, %m lr %lr step %lr : tensor<8xf32>, tensor<8xf32>, tensor<4xbf16>
+  return
+}
+
+// -----
+
+func.func @adamw_c1_two_types(%p: tensor<8xf32>, %g: tensor<8xf32>, %m: tensor<8xbf16>, %v: tensor<8xf32>, %lr: tensor<f32>) {
+  // expected-error @below {{expected the moments to be 'tensor<8xbf16>', but got 'tensor<8xf32>'}}
+  %a, %b, %c = "te.adamw"(%p, %g, %m, %v, %lr, %lr) : (tensor<8xf32>, tensor<8xf32>, tensor<8xbf16>, tensor<8xf32>, tensor<f32>, tensor<f32>)
+    -> (tensor<8xf32>, tensor<8xbf16>, tensor<8xbf16>)
+  return
+}
+
+// -----
+
 func.func @adamw_c2(%p: tensor<8xf32>, %g: tensor<8xf32>, %m: tensor<8xf32>, %v: tensor<8xf32>, %lr: tensor<f32>) {
   // expected-error @below {{expected 'beta1' to be in [0, 1), but got 1.0}}
   %a, %b, %c = te.adamw %p, %g, %m, %v lr %lr step %lr {beta1 = 1.0 : f32} : tensor<8xf32>, tensor<8xf32>

@@ -376,22 +376,25 @@ TEST_P(Agreement, Optimizers) {
           const Array param = makeArray("normal", paramType, count, 1);
           const Array grad = makeArray("normal", gradType, count, 2);
           const Array m = makeArray("normal", TE_RT_F32, count, 3);
-          Array v = makeArray("normal", TE_RT_F32, count, 4);
-          for (int64_t i = 0; i < count; ++i)
-            v.set(i, std::fabs(v.at(i)));
           const std::vector<float> lr{0.013f}, steps{step};
-          check("adamw",
-                TE_PLAN(adamw, count, paramType, gradType, 0.9f, 0.95f, 1e-8f,
-                        0.1f),
-                {in(param.bytes), in(grad.bytes), in(m.bytes), in(v.bytes),
-                 in(lr), in(steps)},
-                {{paramType, count}, {TE_RT_F32, count}, {TE_RT_F32, count}});
+          for (int32_t moment : {TE_RT_F32, TE_RT_BF16}) {
+            Array v = makeArray("normal", moment, count, 4);
+            for (int64_t i = 0; i < count; ++i)
+              v.set(i, std::fabs(v.at(i)));
+            check("adamw",
+                  TE_PLAN(adamw, count, paramType, gradType, 0.9f, 0.95f, 1e-8f,
+                          0.1f, moment, 17),
+                  {in(param.bytes), in(grad.bytes),
+                   in(makeArray("normal", moment, count, 3).bytes), in(v.bytes),
+                   in(lr), in(steps)},
+                  {{paramType, count}, {moment, count}, {moment, count}});
+          }
           for (int32_t nesterov : {0, 1})
-            check("sgd",
-                  TE_PLAN(sgd, count, paramType, gradType, 0.9f, 0.1f,
-                          nesterov),
-                  {in(param.bytes), in(grad.bytes), in(m.bytes), in(lr)},
-                  {{paramType, count}, {TE_RT_F32, count}});
+            check(
+                "sgd",
+                TE_PLAN(sgd, count, paramType, gradType, 0.9f, 0.1f, nesterov),
+                {in(param.bytes), in(grad.bytes), in(m.bytes), in(lr)},
+                {{paramType, count}, {TE_RT_F32, count}});
           check("sgd without momentum",
                 TE_PLAN(sgd, count, paramType, gradType, 0.9f, 0.1f, 0),
                 {in(param.bytes), in(grad.bytes), none(), in(lr)},

@@ -12,6 +12,8 @@
 
 #include "TEDialect/Runtime/te_runtime_compiled.h"
 
+#include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -399,7 +401,7 @@ TEST_P(Pointwise, OptimizerValues) {
       Array newParam(paramType, count), newM(TE_RT_F32, count),
           newV(TE_RT_F32, count);
       device().run(TE_PLAN(adamw, count, paramType, gradType, beta1, beta2,
-                           epsilon, decay),
+                           epsilon, decay, TE_RT_F32, 0),
                    {in(param.bytes), in(grad.bytes), in(m.bytes), in(v.bytes),
                     in(std::vector<float>{lr}), in(std::vector<float>{step}),
                     out(newParam.bytes), out(newM.bytes), out(newV.bytes)});
@@ -426,12 +428,11 @@ TEST_P(Pointwise, OptimizerValues) {
       Array newBuf(TE_RT_F32, count);
       for (auto [momentum, nesterov] :
            {std::pair(false, 0), {true, 0}, {true, 1}}) {
-        device().run(TE_PLAN(sgd, count, paramType, gradType, 0.9f, decay,
-                             nesterov),
-                     {in(param.bytes), in(grad.bytes),
-                      momentum ? in(buf.bytes) : none(),
-                      in(std::vector<float>{lr}), out(newParam.bytes),
-                      momentum ? out(newBuf.bytes) : none()});
+        device().run(
+            TE_PLAN(sgd, count, paramType, gradType, 0.9f, decay, nesterov),
+            {in(param.bytes), in(grad.bytes), momentum ? in(buf.bytes) : none(),
+             in(std::vector<float>{lr}), out(newParam.bytes),
+             momentum ? out(newBuf.bytes) : none()});
         for (int64_t i = 0; i < count && !HasFatalFailure(); ++i) {
           const double old = momentum ? 0.9f * buf.at(i) : 0;
           const double d = static_cast<double>(decay) * param.at(i);
@@ -448,6 +449,63 @@ TEST_P(Pointwise, OptimizerValues) {
         }
       }
     }
+}
+
+// Moments in bf16 are one of the two neighbours of the moments in f32, each as
+// often as its distance says, and the parameter does not see their rounding.
+TEST_P(Pointwise, AdamwRoundsMomentsStochastically) {
+  const int64_t count = 200003;
+  const std::vector<float> lr{0.01f};
+  const Array param = makeArray("normal", TE_RT_F32, count, 1);
+  Array grad = makeArray("normal", TE_RT_F32, count, 2);
+  const float kSpecial[] = {0.0f, -0.0f,  INFINITY, -INFINITY,
+                            NAN,  1e-40f, 3e38f,    -1e-44f};
+  for (int64_t i = 0; i < static_cast<int64_t>(std::size(kSpecial)); ++i)
+    grad.set(i, kSpecial[i]);
+  auto update = [&](int32_t type, int32_t seed, float step) {
+    Array m(type, count), v(type, count);
+    for (int64_t i = 0; i < count; ++i)
+      v.set(i, 1.0f);
+    std::array<Array, 3> result{Array(TE_RT_F32, count), Array(type, count),
+                                Array(type, count)};
+    device().run(TE_PLAN(adamw, count, TE_RT_F32, TE_RT_F32, 0.9f, 0.999f,
+                         1e-8f, 0.1f, type, seed),
+                 {in(param.bytes), in(grad.bytes), in(m.bytes), in(v.bytes),
+                  in(lr), in(std::vector<float>{step}), out(result[0].bytes),
+                  out(result[1].bytes), out(result[2].bytes)});
+    return result;
+  };
+  const auto exact = update(TE_RT_F32, 0, 3), once = update(TE_RT_BF16, 0, 3);
+  EXPECT_EQ(exact[0].bytes, once[0].bytes);
+  for (int moment : {1, 2}) {
+    double expected = 0, variance = 0;
+    int64_t away = 0;
+    for (int64_t i = 0; i < count && !HasFatalFailure(); ++i) {
+      const float x = exact[moment].at(i), y = once[moment].at(i);
+      if (!std::isfinite(x)) {
+        EXPECT_TRUE(std::isnan(x) ? std::isnan(y) : x == y) << i;
+        continue;
+      }
+      const uint32_t bits = std::bit_cast<uint32_t>(x);
+      const float near = std::bit_cast<float>(bits & 0xffff0000u);
+      const float far = std::bit_cast<float>((bits & 0xffff0000u) + 0x10000u);
+      const double share = (bits & 0xffffu) / 65536.0;
+      EXPECT_TRUE(std::bit_cast<uint32_t>(y) == std::bit_cast<uint32_t>(near) ||
+                  (share > 0 && y == far))
+          << i << ": " << x << " to " << y;
+      away += y != near;
+      expected += share;
+      variance += share * (1 - share);
+    }
+    // Five standard deviations: one seed in a million is beyond.
+    EXPECT_NEAR(static_cast<double>(away), expected, 5 * std::sqrt(variance));
+  }
+  // Bits depend on the seed and the step, and on nothing else.
+  EXPECT_EQ(once[1].bytes, update(TE_RT_BF16, 0, 3)[1].bytes);
+  EXPECT_NE(once[1].bytes, update(TE_RT_BF16, 1, 3)[1].bytes);
+  const auto next = update(TE_RT_BF16, 0, 4);
+  EXPECT_NE(once[1].bytes, next[1].bytes);
+  EXPECT_NE(once[2].bytes, next[2].bytes);
 }
 
 TE_FOR_EACH_BACKEND(Pointwise);

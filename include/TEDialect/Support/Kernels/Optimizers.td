@@ -2,18 +2,30 @@
 
 def Optimizers : Family<"Optimizers", 10>;
 
+/// The numbers of the types are 0 and 1.
+def MomentType : ParameterType<"I32", "f32 or bf16", "choice", "2, \"f32 or bf16\"">;
+
 def adamw : Kernel<Optimizers> {
   let Description = [{
     AdamW with decoupled weight decay, with all arithmetic in f32. `lr` and `step` (1
-    for the first step) are f32[1]. math::adamw has the expressions.
+    for the first step) are f32[1]. math::adamw has the expressions. The new parameter
+    is computed from moments in f32. New moments in bf16 are rounded stochastically,
+    because rounded to nearest, v could not follow small gradients: the bits of a
+    finite number, plus 16 random bits, without their low 16. Random bits are word
+    i mod 4 of Philox4x32-10 with key (seed, 0) and counter (g mod 2^32, g / 2^32, the
+    bits of `step`, 2) for element i, where g = i / 4; m takes the low half of the
+    word, and v the high half.
   }];
   let Parameters = (parameters Dim:$count, WideType:$param_type, WideType:$grad_type,
                                AnyFloat:$beta1, AnyFloat:$beta2, AnyFloat:$epsilon,
-                               AnyFloat:$weight_decay);
+                               AnyFloat:$weight_decay, MomentType:$moment_type,
+                               AnyInt32:$seed);
   let Buffers = (buffers In<["count"], "param_type">:$param, In<["count"], "grad_type">:$grad,
-                         In<["count"], "f32">:$m, In<["count"], "f32">:$v, In<["1"], "f32">:$lr,
+                         In<["count"], "moment_type">:$m, In<["count"], "moment_type">:$v,
+                         In<["1"], "f32">:$lr,
                          In<["1"], "f32">:$step, Out<["count"], "param_type">:$new_param,
-                         Out<["count"], "f32">:$new_m, Out<["count"], "f32">:$new_v);
+                         Out<["count"], "moment_type">:$new_m,
+                         Out<["count"], "moment_type">:$new_v);
   let Reuses = [MayReuse<"new_param", "param">, MayReuse<"new_m", "m">, MayReuse<"new_v", "v">];
 }
 

@@ -1,7 +1,7 @@
 //===- TEOptimizerOps.cpp - syntax and verifiers of parameter updates -----===//
 //
-// Both ops read `%param, %grad ... : type(param), type(grad)`; states are f32
-// of the parameter's shape, so their types are not written.
+// Both ops read `%param, %grad ... : type(param), type(grad)`. States have the
+// parameter's shape and are f32, unless te.adamw names another type.
 //
 //===----------------------------------------------------------------------===//
 
@@ -34,14 +34,17 @@ static ParseResult parseTypes(OpAsmParser &parser, OperationState &result,
   return success();
 }
 
-/// Prints the attributes of `op` that differ from `defaults`.
-static void printAttributes(OpAsmPrinter &printer, Operation *op,
-                            ArrayRef<std::pair<StringRef, float>> defaults) {
+/// Prints the attributes of `op` that differ from their defaults.
+template <typename UpdateOp>
+static void printAttributes(OpAsmPrinter &printer, UpdateOp op) {
+  typename UpdateOp::Properties defaults;
+  UpdateOp::populateDefaultProperties(op->getName(), defaults);
+  auto values = cast<DictionaryAttr>(
+      UpdateOp::getPropertiesAsAttr(op.getContext(), defaults));
   SmallVector<StringRef> elided;
-  for (auto [name, value] : defaults)
-    if (auto attribute = op->getAttrOfType<FloatAttr>(name))
-      if (attribute.getValue().convertToFloat() == value)
-        elided.push_back(name);
+  for (NamedAttribute value : values)
+    if (op->getAttr(value.getName()) == value.getValue())
+      elided.push_back(value.getName());
   printer.printOptionalAttrDict(op->getAttrs(), elided);
 }
 
@@ -76,7 +79,7 @@ LogicalResult SgdOp::fold(FoldAdaptor, SmallVectorImpl<OpFoldResult> &) {
   return readNarrowGradient(*this);
 }
 
-// %p, %g, %m, %v lr %lr step %t {...} : type(p), type(g)
+// %p, %g, %m, %v lr %lr step %t {...} : type(p), type(g) [, type(m)]
 ParseResult AdamWOp::parse(OpAsmParser &parser, OperationState &result) {
   SmallVector<OpAsmParser::UnresolvedOperand> tensors;
   OpAsmParser::UnresolvedOperand lr, step;
@@ -87,6 +90,8 @@ ParseResult AdamWOp::parse(OpAsmParser &parser, OperationState &result) {
       parser.parseOperand(step) || parseTypes(parser, result, param, grad))
     return failure();
   Type state = stateType(param);
+  if (succeeded(parser.parseOptionalComma()) && parser.parseType(state))
+    return failure();
   Type scalar = RankedTensorType::get({}, parser.getBuilder().getF32Type());
   result.addTypes({param, state, state});
   return failure(parser.resolveOperands(tensors, {param, grad, state, state},
@@ -98,26 +103,29 @@ ParseResult AdamWOp::parse(OpAsmParser &parser, OperationState &result) {
 void AdamWOp::print(OpAsmPrinter &printer) {
   printer << " " << getParam() << ", " << getGrad() << ", " << getM() << ", "
           << getV() << " lr " << getLr() << " step " << getStep();
-  printAttributes(printer, *this,
-                  {{"beta1", 0.9f},
-                   {"beta2", 0.999f},
-                   {"epsilon", 1.0e-8f},
-                   {"weight_decay", 0.01f}});
+  printAttributes(printer, *this);
   printer << " : " << getParam().getType() << ", " << getGrad().getType();
+  if (getM().getType() != stateType(getParam().getType()))
+    printer << ", " << getM().getType();
 }
 
 LogicalResult AdamWOp::verify() {
   // adamw-c1
-  Type param = getParam().getType(), state = stateType(param);
+  Type param = getParam().getType(), moment = getM().getType();
   if (getNewParam().getType() != param)
     return emitOpError() << "expected 'param' and its result to have one type, "
                             "but got "
                          << param << " and " << getNewParam().getType();
-  if (failed(verifyShape(*this, "grad", getGrad().getType(), shapeOf(param))))
+  if (failed(verifyShape(*this, "grad", getGrad().getType(), shapeOf(param))) ||
+      failed(verifyShape(*this, "m", moment, shapeOf(param))))
     return failure();
-  for (Value value : {getM(), getV(), getNewM(), getNewV()})
-    if (value.getType() != state)
-      return emitOpError() << "expected the moments to be " << state
+  Type element = getElementTypeOrSelf(moment);
+  if (!element.isF32() && !element.isBF16())
+    return emitOpError() << "expected moments in f32 or bf16, but got "
+                         << moment;
+  for (Value value : {getV(), getNewM(), getNewV()})
+    if (value.getType() != moment)
+      return emitOpError() << "expected the moments to be " << moment
                            << ", but got " << value.getType();
   // adamw-c2
   if (failed(verifyFraction(*this, "beta1", getBeta1())) ||
@@ -156,7 +164,7 @@ void SgdOp::print(OpAsmPrinter &printer) {
   if (getBuffer())
     printer << " buffer " << getBuffer();
   printer << " lr " << getLr();
-  printAttributes(printer, *this, {{"momentum", 0.0f}, {"weight_decay", 0.0f}});
+  printAttributes(printer, *this);
   printer << " : " << getParam().getType() << ", " << getGrad().getType();
 }
 
@@ -183,6 +191,7 @@ LogicalResult SgdOp::verify() {
     return emitOpError() << "expected 'momentum' only with a 'buffer' operand "
                             "to carry it";
   if (getNesterov() && getMomentum().isZero())
-    return emitOpError() << "expected 'nesterov' only with a 'momentum' above 0";
+    return emitOpError()
+           << "expected 'nesterov' only with a 'momentum' above 0";
   return verifyNonNegative(*this, "weight_decay", getWeightDecay());
 }

@@ -15,10 +15,9 @@ namespace te::rt::cuda {
 namespace {
 
 Status configure(const CudaDevice &device, const char *family,
-                 int32_t paramType, int32_t gradType, int64_t count,
+                 std::initializer_list<int32_t> types, int64_t count,
                  LaunchConfig *config) {
-  TE_RT_RETURN_IF_FAILED(
-      findTyped(device, family, {paramType, gradType}, config));
+  TE_RT_RETURN_IF_FAILED(findTyped(device, family, types, config));
   config->block = kOptimizerBlock;
   return setGrid(
       ceilDiv(count, kOptimizerBlock * kOptimizerRun * kOptimizerUnroll),
@@ -31,19 +30,22 @@ Status plan_adamw(const CudaDevice &device, const adamw_params &params,
                   std::unique_ptr<Plan> *plan) {
   namespace b = adamw_buffers;
   LaunchConfig config;
-  TE_RT_RETURN_IF_FAILED(configure(device, "te_adamw", params.param_type,
-                                   params.grad_type, params.count, &config));
+  TE_RT_RETURN_IF_FAILED(
+      configure(device, "te_adamw",
+                {params.param_type, params.grad_type, params.moment_type},
+                params.count, &config));
   *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
-    AdamwArgs args{params};
+    AdamwArgs args{};
+    args.params = params;
     args.param = buffers[b::param];
     args.grad = buffers[b::grad];
-    args.m = static_cast<const float *>(buffers[b::m]);
-    args.v = static_cast<const float *>(buffers[b::v]);
+    args.m = buffers[b::m];
+    args.v = buffers[b::v];
     args.lr = static_cast<const float *>(buffers[b::lr]);
     args.step = static_cast<const float *>(buffers[b::step]);
     args.newParam = buffers[b::new_param];
-    args.newM = static_cast<float *>(buffers[b::new_m]);
-    args.newV = static_cast<float *>(buffers[b::new_v]);
+    args.newM = buffers[b::new_m];
+    args.newV = buffers[b::new_v];
     if (areAligned({args.param, args.grad, args.m, args.v, args.newParam,
                     args.newM, args.newV}))
       args.runs = params.count / kOptimizerRun;
@@ -56,10 +58,12 @@ Status plan_sgd(const CudaDevice &device, const sgd_params &params,
                 std::unique_ptr<Plan> *plan) {
   namespace b = sgd_buffers;
   LaunchConfig config;
-  TE_RT_RETURN_IF_FAILED(configure(device, "te_sgd", params.param_type,
-                                   params.grad_type, params.count, &config));
+  TE_RT_RETURN_IF_FAILED(configure(device, "te_sgd",
+                                   {params.param_type, params.grad_type},
+                                   params.count, &config));
   *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
-    SgdArgs args{params};
+    SgdArgs args{};
+    args.params = params;
     args.param = buffers[b::param];
     args.grad = buffers[b::grad];
     args.buf = static_cast<const float *>(buffers[b::buf]);

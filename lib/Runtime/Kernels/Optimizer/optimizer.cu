@@ -1,7 +1,8 @@
 //===- optimizer.cu - AdamW and SGD ---------------------------------------===//
 //
-// te_adamw_<param>_<grad> and te_sgd_<param>_<grad>: one pass over all state.
-// The formulas are in Core/Formulas.h; these kernels only load and store.
+// te_adamw_<param>_<grad>_<moment> and te_sgd_<param>_<grad>: one pass over all
+// state. The formulas are in Core/Formulas.h; these kernels only load and
+// store.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,14 +13,15 @@
 namespace te::rt::cuda {
 namespace {
 
-template <typename Param, typename Grad, int N> struct AdamwBody {
+template <typename Param, typename Grad, typename Moment, int N>
+struct AdamwBody {
   struct Loaded {
     Run<Param, N> param;
     Run<Grad, N> grad;
-    Run<float, N> m, v;
+    Run<Moment, N> m, v;
   };
   const AdamwArgs &args;
-  float lr = 0, correction1 = 0, correction2 = 0;
+  float step, lr = 0, correction1 = 0, correction2 = 0;
 
   __device__ __forceinline__ Loaded load(int64_t i) const {
     Loaded loaded;
@@ -27,8 +29,10 @@ template <typename Param, typename Grad, int N> struct AdamwBody {
         Run<Param, N>::load(static_cast<const Param *>(args.param) + i * N);
     loaded.grad =
         Run<Grad, N>::load(static_cast<const Grad *>(args.grad) + i * N);
-    loaded.m = Run<float, N>::load(args.m + i * N);
-    loaded.v = Run<float, N>::load(args.v + i * N);
+    loaded.m =
+        Run<Moment, N>::load(static_cast<const Moment *>(args.m) + i * N);
+    loaded.v =
+        Run<Moment, N>::load(static_cast<const Moment *>(args.v) + i * N);
     return loaded;
   }
   __device__ __forceinline__ void finish(int64_t i,
@@ -42,17 +46,27 @@ template <typename Param, typename Grad, int N> struct AdamwBody {
     for (int k = 0; k < N; ++k)
       param[k] = math::adamw(args.params, param[k], grad[k], m[k], v[k], lr,
                              correction1, correction2);
+    if constexpr (std::is_same_v<Moment, bf16>) {
+      const math::PhiloxWords random =
+          math::adamwRandom(args.params, i * N / 4, step);
+#pragma unroll
+      for (int k = 0; k < N; ++k) {
+        const uint32_t word = random.word[(i * N + k) % 4];
+        m[k] = math::roundStochasticBF16(m[k], word);
+        v[k] = math::roundStochasticBF16(v[k], word >> 16);
+      }
+    }
     Run<Param, N>::pack(param).store(static_cast<Param *>(args.newParam) +
                                      i * N);
-    Run<float, N>::pack(m).store(args.newM + i * N);
-    Run<float, N>::pack(v).store(args.newV + i * N);
+    Run<Moment, N>::pack(m).store(static_cast<Moment *>(args.newM) + i * N);
+    Run<Moment, N>::pack(v).store(static_cast<Moment *>(args.newV) + i * N);
   }
 };
 
-template <typename Param, typename Grad>
+template <typename Param, typename Grad, typename Moment>
 __device__ __forceinline__ void adamw(const AdamwArgs &args) {
   const float step = *args.step;
-  AdamwBody<Param, Grad, kOptimizerRun> runs{args};
+  AdamwBody<Param, Grad, Moment, kOptimizerRun> runs{args, step};
   RunStream<kOptimizerUnroll, decltype(runs)> stream(args.runs);
   stream.load(runs);
   // While the loads are in flight, one warp runs each of the loops in f64.
@@ -66,8 +80,8 @@ __device__ __forceinline__ void adamw(const AdamwArgs &args) {
   runs.correction1 = corrections[0];
   runs.correction2 = corrections[1];
   stream.finish(runs);
-  AdamwBody<Param, Grad, 1> elements{args, runs.lr, corrections[0],
-                                     corrections[1]};
+  AdamwBody<Param, Grad, Moment, 1> elements{args, step, runs.lr,
+                                             corrections[0], corrections[1]};
   streamElements(args.runs * kOptimizerRun, args.params.count, elements);
 }
 
@@ -122,11 +136,15 @@ __device__ __forceinline__ void sgd(const SgdArgs &args) {
 
 using namespace te::rt::cuda;
 
-#define TE_OPTIMIZER(param, grad, Param, Grad)                                 \
+#define TE_ADAMW(param, grad, moment, Param, Grad, Moment)                     \
   extern "C" __global__ void __launch_bounds__(kOptimizerBlock)                \
-      te_adamw_##param##_##grad(const __grid_constant__ AdamwArgs args) {      \
-    adamw<Param, Grad>(args);                                                  \
-  }                                                                            \
+      te_adamw_##param##_##grad##_##moment(                                    \
+          const __grid_constant__ AdamwArgs args) {                            \
+    adamw<Param, Grad, Moment>(args);                                          \
+  }
+#define TE_OPTIMIZER(param, grad, Param, Grad)                                 \
+  TE_ADAMW(param, grad, f32, Param, Grad, float)                               \
+  TE_ADAMW(param, grad, bf16, Param, Grad, bf16)                               \
   extern "C" __global__ void __launch_bounds__(kOptimizerBlock)                \
       te_sgd_##param##_##grad(const __grid_constant__ SgdArgs args) {          \
     sgd<Param, Grad>(args);                                                    \

@@ -18,13 +18,13 @@ struct AdamwArgs {
   adamw_params params;
   const void *param;
   const void *grad;
-  const float *m;
-  const float *v;
+  const void *m;
+  const void *v;
   const float *lr;   // [1]
   const float *step; // [1]
   void *newParam;
-  float *newM;
-  float *newV;
+  void *newM;
+  void *newV;
   int64_t runs; // leading runs of 4 with vector accesses; 0 if not aligned
 };
 

@@ -63,6 +63,20 @@ func.func @adamw(%p: tensor<64xf32> {te.name = "p"}, %g: tensor<64xbf16> {te.nam
 
 // -----
 
+// Moments in bf16 pass their type and the seed of their rounding; nesterov is a parameter, too.
+// CHECK-LABEL: func.func @optimizer_parameters
+func.func @optimizer_parameters(%p: tensor<64xf32> {te.name = "p"}, %g: tensor<64xf32> {te.name = "g"}, %m: tensor<64xbf16> {te.name = "m"},
+                 %v: tensor<64xbf16> {te.name = "v"}, %b: tensor<64xf32> {te.name = "b"}, %lr: tensor<f32> {te.name = "lr"}, %t: tensor<f32> {te.name = "t"})
+    -> (tensor<64xf32> {te.name = "p1"}, tensor<64xbf16> {te.name = "m"}, tensor<64xbf16> {te.name = "v"}, tensor<64xf32> {te.name = "p2"}, tensor<64xf32> {te.name = "b"}) {
+  // CHECK: tert.launch "adamw" {{{.*}}moment_type = 1 : i32, param_type = 0 : i32, seed = 5 : i32,
+  %p1, %m1, %v1 = te.adamw %p, %g, %m, %v lr %lr step %t {seed = 5 : i32} : tensor<64xf32>, tensor<64xf32>, tensor<64xbf16>
+  // CHECK: tert.launch "sgd" {{{.*}}nesterov = 1 : i32,
+  %p2, %b1 = te.sgd %p, %g buffer %b lr %lr {momentum = 0.9 : f32, nesterov} : tensor<64xf32>, tensor<64xf32>
+  return %p1, %m1, %v1, %p2, %b1 : tensor<64xf32>, tensor<64xbf16>, tensor<64xbf16>, tensor<64xf32>, tensor<64xf32>
+}
+
+// -----
+
 // A scaled value has buffers for data and scale; absent usages are null. A view has
 // the buffer of its operand, and a residual gives the buffer a name and a cause.
 // CHECK-LABEL: func.func @views_and_usages
