@@ -72,6 +72,11 @@ private:
 llvm::json::Array runKernelBench(te_rt_context *context, const Effort &effort,
                                  const std::string &filter);
 
+/// Compiles and runs programs of elementwise ops whose name has `filter` in it,
+/// on a few elements where `small`; prints and returns rows.
+llvm::json::Array runRegionBench(te_rt_context *context, const Effort &effort,
+                                 bool small, const std::string &filter);
+
 /// Products of groups of rows (experts), and a whole layer of them; prints and
 /// returns rows.
 llvm::json::Array runGroupedBench(te_rt_context *context, const Effort &effort);

@@ -11,6 +11,8 @@
 
 #include "TEDialect/Runtime/te_runtime_compiled.h"
 
+#include <map>
+
 namespace te::bench {
 
 using Planner = std::function<te_rt_status(te_rt_instance *)>;
@@ -51,6 +53,38 @@ private:
   Planner planner;
   te_rt_instance *instance = nullptr;
   void *const *buffers = nullptr;
+};
+
+/// How long copies take. Each size is measured once.
+class CopyTimes {
+public:
+  CopyTimes(te_rt_context *context, const Effort &effort)
+      : context(context), effort(effort) {}
+
+  /// Milliseconds of a copy that moves `bytes`, read and written together.
+  double of(int64_t bytes) {
+    auto [time, isNew] = times.try_emplace(bytes);
+    if (!isNew)
+      return time->second;
+    const int64_t half = bytes / 2;
+    DeviceBuffers memory(context);
+    void *buffers[3][2];
+    for (auto &set : buffers) {
+      set[0] = memory.allocateRandom(half, TE_RT_F8E4M3FN, 1.0f);
+      set[1] = memory.allocate(half);
+    }
+    Kernel kernel(context, [=](te_rt_instance *instance) {
+      return te_rt_plan_copy(instance, 0, half);
+    });
+    return time->second = measureSustained(context, effort, [&](int64_t i) {
+             kernel.enqueue(buffers[i % 3]);
+           });
+  }
+
+private:
+  te_rt_context *context;
+  const Effort &effort;
+  std::map<int64_t, double> times;
 };
 
 } // namespace te::bench

@@ -67,7 +67,6 @@ te_rt_status plan(te_rt_instance *instance, const KernelCase &test) {
     return te_rt_plan_##name(instance, 0 parameters);
 #include "TEDialect/Runtime/te_runtime_kernels.inc"
 
-#include <map>
   llvm::report_fatal_error("no kernel '" + kernel + "'");
 }
 
@@ -110,20 +109,16 @@ int64_t bytesOf(const std::vector<CaseBuffer> &buffers) {
 class KernelBench {
 public:
   KernelBench(te_rt_context *context, const Effort &effort)
-      : context(context), effort(effort) {}
+      : context(context), effort(effort), copies(context, effort) {}
 
   void run(const KernelCase &test);
 
   llvm::json::Array rows;
 
 private:
-  /// Milliseconds of a copy that moves `bytes`, read and written together.
-  double copyTime(int64_t bytes);
-
   te_rt_context *context;
   const Effort &effort;
-  /// Many rows move equally many bytes.
-  std::map<int64_t, double> copyTimes;
+  CopyTimes copies;
 };
 
 } // namespace
@@ -146,7 +141,7 @@ void KernelBench::run(const KernelCase &test) {
     }
   Kernel kernel(context,
                 [&](te_rt_instance *instance) { return plan(instance, test); });
-  const double copyMs = bytes ? copyTime(bytes) : 0;
+  const double copyMs = bytes ? copies.of(bytes) : 0;
   const Timing timing = measure(context, effort, [&](int64_t i) {
     kernel.enqueue(pointers[i % sets].data());
   });
@@ -172,25 +167,6 @@ void KernelBench::run(const KernelCase &test) {
   }
   llvm::outs().flush();
   rows.push_back(std::move(row));
-}
-
-double KernelBench::copyTime(int64_t bytes) {
-  auto [time, isNew] = copyTimes.try_emplace(bytes);
-  if (!isNew)
-    return time->second;
-  const int64_t half = bytes / 2;
-  DeviceBuffers memory(context);
-  void *buffers[3][2];
-  for (auto &set : buffers) {
-    set[0] = memory.allocateRandom(half, TE_RT_F8E4M3FN, 1.0f);
-    set[1] = memory.allocate(half);
-  }
-  Kernel kernel(context, [=](te_rt_instance *instance) {
-    return te_rt_plan_copy(instance, 0, half);
-  });
-  return time->second = measureSustained(context, effort, [&](int64_t i) {
-           kernel.enqueue(buffers[i % 3]);
-         });
 }
 
 llvm::json::Array te::bench::runKernelBench(te_rt_context *context,

@@ -30,8 +30,9 @@ llvm::cl::OptionCategory category("te-bench");
 llvm::cl::opt<std::string> suite(
     "suite",
     llvm::cl::desc(
-        "kernels, grouped, mlp, memory, moe, compile, all (default: those "
-        "before it), or over several GPUs parallel, a layer, and model, a "
+        "kernels, regions, grouped, mlp, memory, moe, compile, all (default: "
+        "those before it), or over several GPUs parallel, a layer, and model, "
+        "a "
         "whole training step"),
     llvm::cl::init("all"), llvm::cl::cat(category));
 llvm::cl::opt<std::string>
@@ -54,11 +55,11 @@ llvm::cl::opt<std::string>
               llvm::cl::desc("file of the suite model, as "
                              "scripts/llama_step.py writes it"),
               llvm::cl::cat(category));
-llvm::cl::opt<std::string>
-    filter("filter",
-           llvm::cl::desc("of the suites kernels and model, only rows or "
-                          "recipes named so in part"),
-           llvm::cl::cat(category));
+llvm::cl::opt<std::string> filter(
+    "filter",
+    llvm::cl::desc("of the suites kernels, regions and model, only rows or "
+                   "recipes named so in part"),
+    llvm::cl::cat(category));
 llvm::cl::opt<std::string> jsonFile("json",
                                     llvm::cl::desc("write the rows as JSON"),
                                     llvm::cl::cat(category));
@@ -112,8 +113,8 @@ int main(int argc, char **argv) {
           &llvm::errs()))
     return mlir::te::kUsage;
   if (!isOneOf("--suite", suite,
-               {"kernels", "grouped", "mlp", "memory", "moe", "compile", "all",
-                "parallel", "model"}) ||
+               {"kernels", "regions", "grouped", "mlp", "memory", "moe",
+                "compile", "all", "parallel", "model"}) ||
       !isOneOf("--backend", backend, {"auto", "reference", "cuda"}))
     return mlir::te::kUsage;
   if (!ranks.getNumOccurrences())
@@ -169,6 +170,11 @@ int main(int argc, char **argv) {
   if (suite == "kernels" || suite == "all") {
     report["kernels"] = runKernelBench(context, effort, filter);
     if (!hasRows("kernels"))
+      return mlir::te::kUsage;
+  }
+  if (suite == "regions" || suite == "all") {
+    report["regions"] = runRegionBench(context, effort, quick, filter);
+    if (!hasRows("regions"))
       return mlir::te::kUsage;
   }
   if (suite == "grouped" || suite == "all")
