@@ -18,7 +18,7 @@ namespace te::bench {
 
 namespace {
 
-/// A program of tensors T (bf16) and W (f32) of one shape.
+/// A program whose types are !n (bf16) and !w (f32), of one shape.
 struct Region {
   const char *name;
   const char *arguments;
@@ -27,40 +27,28 @@ struct Region {
 };
 
 constexpr Region regions[] = {
-    {"add bf16", "%a: T, %b: T", "%y = arith.addf %a, %b : T", "T"},
-    {"cast f32 to bf16", "%a: W", "%y = arith.truncf %a : W to T", "T"},
-    {"cast bf16 to f32", "%a: T", "%y = arith.extf %a : T to W", "W"},
-    {"exp bf16", "%a: T", "%y = math.exp %a : T", "T"},
-    {"tanh bf16", "%a: T", "%y = math.tanh %a : T", "T"},
-    {"add f32", "%a: W, %b: W", "%y = arith.addf %a, %b : W", "W"},
-    {"a b + c bf16", "%a: T, %b: T, %c: T",
-     "%p = arith.mulf %a, %b : T\n %y = arith.addf %p, %c : T", "T"},
-    {"add f32, cast to bf16", "%a: W, %b: W",
-     "%s = arith.addf %a, %b : W\n %y = arith.truncf %s : W to T", "T"},
+    {"add bf16", "%a: !n, %b: !n", "%y = arith.addf %a, %b : !n", "!n"},
+    {"cast f32 to bf16", "%a: !w", "%y = arith.truncf %a : !w to !n", "!n"},
+    {"cast bf16 to f32", "%a: !n", "%y = arith.extf %a : !n to !w", "!w"},
+    {"exp bf16", "%a: !n", "%y = math.exp %a : !n", "!n"},
+    {"tanh bf16", "%a: !n", "%y = math.tanh %a : !n", "!n"},
+    {"add f32", "%a: !w, %b: !w", "%y = arith.addf %a, %b : !w", "!w"},
+    {"a b + c bf16", "%a: !n, %b: !n, %c: !n",
+     "%p = arith.mulf %a, %b : !n\n %y = arith.addf %p, %c : !n", "!n"},
+    {"add f32, cast to bf16", "%a: !w, %b: !w",
+     "%s = arith.addf %a, %b : !w\n %y = arith.truncf %s : !w to !n", "!n"},
 };
 
 std::string programOf(const Region &region, int64_t rows, int64_t cols) {
   const std::string shape =
       "tensor<" + std::to_string(rows) + "x" + std::to_string(cols) + "x";
   std::string text;
-  for (const std::string part :
-       {std::string("func.func @f("), std::string(region.arguments),
-        std::string(") -> ("), std::string(region.result),
-        std::string(" {te.name = \"y\"}) {\n"), std::string(region.body),
-        "\n return %y : " + std::string(region.result) + "\n}\n"})
-    text += part;
-  std::string program;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const bool isAlone =
-        !std::isalnum(text[i + 1]) && !std::isalnum(text[i - 1]);
-    if (text[i] == 'T' && isAlone)
-      program += shape + "bf16>";
-    else if (text[i] == 'W' && isAlone)
-      program += shape + "f32>";
-    else
-      program += text[i];
-  }
-  return program;
+  llvm::raw_string_ostream(text)
+      << "!n = " << shape << "bf16>\n!w = " << shape << "f32>\n"
+      << "func.func @f(" << region.arguments << ") -> (" << region.result
+      << " {te.name = \"y\"}) {\n " << region.body
+      << "\n return %y : " << region.result << "\n}\n";
+  return text;
 }
 
 } // namespace
