@@ -143,6 +143,13 @@ class Emission:
             raise Unsupported(user, f"its operand {list(atom.shape)} has no columns")
         return self.function.reshape(value.matrix, (value.elements // columns, columns))
 
+    def rows_in_place(self, x: Atom, user: Node) -> tuple[build.Value, Layout]:
+        """The rows of a value as a matrix, in any order, and the layout of its elements there."""
+        value, columns = self.value(x, user), x.shape[-1]
+        if not value.layout.is_whole(value.elements) or not Layout(value.layout.dims[-1:]).is_row_major(columns):
+            return self.rows(x, user), value.layout
+        return self.function.reshape(value.matrix, (value.elements // columns, columns)), value.layout
+
     def not_row_major(self, atom: Atom, user: Node) -> Unsupported:
         """The error for a value that is not row-major."""
         return Unsupported(user, f"its operand {list(atom.shape)} is a view that is not row-major in memory")

@@ -152,33 +152,26 @@ class Norms(Emission):
         """The vector of a norm in elements `dtype`."""
         return self.vector(atom, user, dtype)
 
-    def _norm_operand(self, x: Atom, user: Node) -> tuple[build.Value, Layout]:
-        """The rows of a value as a matrix, in any order, and the layout of its elements there."""
-        value, columns = self.value(x, user), x.shape[-1]
-        if not value.layout.is_whole(value.elements) or not Layout(value.layout.dims[-1:]).is_row_major(columns):
-            return self.rows(x, user), value.layout
-        return self.function.reshape(value.matrix, (value.elements // columns, columns)), value.layout
-
     def _in_one_type(self, x: build.Value, vectors: list[Var], user: Node) -> tuple[build.Value, list[build.Value]]:
         """The operands of a norm in their common type, or in f32, so that none of them is rounded."""
         dtype = x.dtype if {v.dtype for v in vectors} <= {x.dtype} else "float32"
         return self.function.cast(x, dtype), [self.gain(v, user, dtype) for v in vectors]
 
     def rms_norm(self, var: Var, node: Node, found: RmsNorm) -> Value:
-        matrix, layout = self._norm_operand(found.x, node)
+        matrix, layout = self.rows_in_place(found.x, node)
         x, (gamma,) = self._in_one_type(self.wide(matrix, var), [found.gamma], node)
         made = self.function.rms_norm(x, gamma, found.epsilon, found.zero_centered)
         return Value(self.function.cast(made, var.dtype), layout)
 
     def layer_norm(self, var: Var, node: Node, found: LayerNorm) -> Value:
-        matrix, layout = self._norm_operand(found.x, node)
+        matrix, layout = self.rows_in_place(found.x, node)
         x, (gamma, beta) = self._in_one_type(self.wide(matrix, var), [found.gamma, found.beta], node)
         return Value(self.function.cast(self.function.layer_norm(x, gamma, beta, found.epsilon), var.dtype), layout)
 
     def _own_norm(self, node: Node) -> tuple[build.Value, list[build.Value | None], Layout]:
         """The operands of a framework's own norm in the widest of their types, and the layout of the rows."""
         x, *vectors = node.inputs
-        matrix, layout = self._norm_operand(x, node)
+        matrix, layout = self.rows_in_place(x, node)
         given = [v for v in vectors if v is not None]
         matrix, gains = self._in_one_type(matrix, given, node)
         found = iter(gains)
