@@ -262,6 +262,11 @@ class Function:
         types = f"{_types(operands)} -> {type_text(shape, x.dtype)}"
         return self.append("te.activation", operands, [(shape, x.dtype)], types, f"<{kind}> {_names(operands)}")[0]
 
+    def softmax(self, x: Value, scale: float = 1.0) -> Value:
+        """Softmax of each row of `scale * x`."""
+        attributes = {"scale": f"{float_text(scale)} : f32"} if scale != 1 else {}
+        return self.append("te.softmax", [x], [(x.shape, x.dtype)], x.type, attributes=attributes)[0]
+
     def embedding(self, ids: Value, table: Value) -> Value:
         """Rows of table [vocabulary, n] by ids [rows] of int32."""
         shape = (ids.shape[0], table.shape[1])

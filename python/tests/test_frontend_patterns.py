@@ -22,6 +22,10 @@ class Torch:
         self.beside = lambda *parts: torch.stack(parts, -1).flatten(-2)
         self.mean = lambda x: x.mean(-1, keepdim=True)
         self.log_softmax = lambda x: torch.log_softmax(x, -1)
+        self.softmax = lambda x, axis=-1: torch.softmax(x, axis)
+        self.exp, self.swapped = torch.exp, lambda x: x.transpose(-3, -2)
+        self.top = lambda x, axis=-1: x.amax(axis, keepdim=True)
+        self.total = lambda x, axis=-1: x.sum(axis, keepdim=True)
         self.logsumexp = lambda x: torch.logsumexp(x, -1)
         self.picked = lambda x, places: torch.gather(x, -1, places[:, None])[:, 0]
         self.cast = lambda x, dtype: x.to(getattr(torch, dtype))
@@ -89,6 +93,10 @@ class Jax:
         self.beside = lambda *parts: jnp.stack(parts, -1).reshape(*parts[0].shape[:-1], -1)
         self.mean = lambda x: jnp.mean(x, -1, keepdims=True)
         self.log_softmax = lambda x: jax.nn.log_softmax(x, -1)
+        self.softmax = lambda x, axis=-1: jax.nn.softmax(x, axis)
+        self.exp, self.swapped = jnp.exp, lambda x: x.swapaxes(-3, -2)
+        self.top = lambda x, axis=-1: jnp.max(x, axis, keepdims=True)
+        self.total = lambda x, axis=-1: jnp.sum(x, axis, keepdims=True)
         self.logsumexp = lambda x: jax.nn.logsumexp(x, -1)
         self.picked = lambda x, places: jnp.take_along_axis(x, places[:, None], -1)[:, 0]
         self.cast = lambda x, dtype: x.astype(dtype)
@@ -150,6 +158,11 @@ def itself(x):
     return x * x
 
 
+def exponents(f, h, less=lambda f, h: h - f.top(h), total=lambda f, e: f.total(e)):
+    e = f.exp(less(f, h))
+    return e / total(f, e)
+
+
 def turned_halves(f, h):
     x = h.reshape(2, 8, 8, 8)
     cos, sin = (f.joined(t, t)[None, :, None, :] for t in tables(f))
@@ -195,6 +208,14 @@ PATTERNS = {
     "rms norm around 1": (lambda f, h, g, b: h * f.rsqrt(f.mean(h * h) + 1e-5) * (1 + g), "zero_centered_gamma"),
     "rms norm, gamma first": (lambda f, h, g, b: h * (f.rsqrt(f.mean(h * h) + 1e-5) * g), "te.rms_norm"),
     "layer norm": (layer_norm, "te.layer_norm"),
+    "softmax": (lambda f, h, g, b: f.softmax(h), "te.softmax"),
+    "softmax by hand": (lambda f, h, g, b: exponents(f, h), "te.softmax"),
+    "softmax without a maximum": (lambda f, h, g, b: exponents(f, h, lambda f, h: h), "te.softmax"),
+    "softmax of a product": (lambda f, h, g, b: f.softmax(0.25 * h), "{scale = 0.25 : f32}"),
+    "softmax of a quotient": (lambda f, h, g, b: f.softmax(h / 8), "{scale = 0.125 : f32}"),
+    "softmax of all": (lambda f, h, g, b: f.softmax(h.reshape(-1)), "te.softmax"),
+    "softmax of three dimensions": (lambda f, h, g, b: f.softmax(h.reshape(4, 16, 16)), "te.softmax"),
+    "softmax of rows in another order": (lambda f, h, g, b: f.softmax(f.swapped(h.reshape(2, 8, 4, 16))), "te.softmax"),
     "rotation of halves": (lambda f, h, g, b: turned_halves(f, h), "te.rope"),
     "rotation of parts": (lambda f, h, g, b: turned_parts(f, h), "te.rope"),
     "rotation of pairs": (lambda f, h, g, b: turned_pairs(f, h), "style = #te.rope_style<interleaved>"),
@@ -223,6 +244,54 @@ def test_what_is_nearly_a_pattern_of_both_is_none(framework, name):
     text = framework.run(lambda h, g, b: NEAR[name](framework, h, g, b))
     assert "<qgelu>" not in text and "<silu>" not in text
     assert text.count("<srelu>") + text.count("<sreglu>") == (name == "cube of relu"), text
+
+
+#: Of softmax: what te lacks.
+NO_SOFTMAX = {
+    "of columns": lambda f, h: f.softmax(h, 0),
+    "of columns by hand": lambda f, h: exponents(f, h, lambda f, h: h - f.top(h, 0), lambda f, e: f.total(e, 0)),
+    "the sum of other elements": lambda f, h: exponents(f, h, total=lambda f, e: f.total(e + e)),
+    "the sum of columns": lambda f, h: exponents(f, h, total=lambda f, e: f.total(e, 0)),
+    "another maximum above": lambda f, h: f.exp(h - f.top(h)) / f.total(f.exp(h)),
+}
+
+
+@pytest.mark.parametrize("name", NO_SOFTMAX)
+def test_what_is_nearly_softmax_is_none(framework, name):
+    with pytest.raises(Exception, match="has no counterpart in te|te has softmax over the last one"):
+        framework.run(lambda h, g, b: NO_SOFTMAX[name](framework, h))
+
+
+def softmax_types(text):
+    lines = [line for line in text.splitlines() if "te.softmax" in line]
+    return [line.split("x")[-1].split(">")[0] for line in lines]
+
+
+@pytest.mark.parametrize("dtype, short", [("bfloat16", "bf16"), ("float16", "f16")])
+def test_softmax_rounds_where_the_program_does(framework, dtype, short):
+    cast, softmax = framework.cast, framework.softmax
+
+    def casts(h, g, b):
+        narrow = cast(h, dtype)
+        wide, product = cast(narrow, "float32"), cast(narrow * 0.375, "float32")
+        return cast(softmax(wide), dtype), cast(softmax(h), dtype), softmax(wide), softmax(product)
+
+    got, wanted, text = framework.call(casts)
+    assert all(np.allclose(a, b, rtol=3e-2, atol=1e-3) for a, b in zip(got, wanted)), text
+    # The first is rounded once, the others are f32: the second, of an f32 operand, is rounded after it, and the product before.
+    assert sorted(softmax_types(text)) == [short, "f32", "f32", "f32"] and "scale" not in text, text
+
+
+def test_pytorchs_softmax_of_another_type():
+    torch = pytest.importorskip("torch")
+
+    def softmax(h, g, b):
+        of_half = torch.ops.aten._softmax((h + h).bfloat16(), -1, False)
+        return torch.softmax(h.bfloat16(), -1, dtype=torch.float32), torch.softmax(h, -1, dtype=torch.bfloat16), of_half
+
+    got, wanted, text = Torch().call(softmax)
+    assert all(np.allclose(a, b, rtol=3e-2, atol=1e-3) for a, b in zip(got, wanted)), text
+    assert sorted(softmax_types(text)) == ["bf16", "bf16", "f32"], text
 
 
 LABELS = np.arange(16) * 3 % 64

@@ -158,6 +158,17 @@ def test_a_write_between_two_uses_keeps_its_place():
         compare(Two(function), X)
 
 
+def test_softmax_of_what_is_written_later_is_compiled():
+    def function(self, x):
+        weights = F.softmax(self.l1.weight, -1)
+        with torch.no_grad():
+            self.l1.weight.mul_(0.5)
+        return self.l2(x), weights * 2
+
+    (reason,) = compare(Two(function), X)
+    assert "aten.mul_" in reason
+
+
 def test_a_write_is_seen_through_each_view():
     def added(self, x):
         y = self.l1(x).t().contiguous()

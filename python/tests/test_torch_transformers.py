@@ -220,7 +220,7 @@ FAMILIES = {
         "MptConfig",
         dict(vocab_size=64, d_model=64, n_layers=1, n_heads=4, max_seq_len=64),
         7,
-        {"matmul", "softmax", "masked_fill", "view"},
+        {"matmul", "masked_fill", "view"},
     ),
     "gpt-neox": ("GPTNeoXForCausalLM", "GPTNeoXConfig", SIZES, 5, None),
     "gemma": ("GemmaForCausalLM", "GemmaConfig", dict(GROUPED, head_dim=16), 8, set()),

@@ -346,6 +346,60 @@ def TE_ActivationBackwardQuantizeOp
   let hasVerifier = 1;
 }
 
+def TE_SoftmaxOp
+    : TE_PureOp<"softmax",
+        TE_Axes<(axes "m n":$x), (axes "m n":$y), whole = ["n"]>,
+        [AllTypesMatch<["x", "y"]>,
+        DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
+  let summary = "softmax of each row";
+  let description = [{
+    `y = exp(s - max(s)) * (1 / sum(exp(s - max(s))))` per row, with
+    `s = scale * x`, in f32, rounded once. Where `s` is -inf, `y` is 0. A row of
+    -inf only, and a row with a NaN or +inf in `s`, is NaN.
+
+    Constraints:
+    1. (softmax-c1) `scale` is finite.
+
+    Example:
+
+    ```mlir
+    %y = te.softmax %x {scale = 0.125 : f32} : tensor<256x512xbf16>
+    ```
+  }];
+  let arguments = (ins Arg<TE_HPMatrix, "[rows, columns]">:$x,
+                       DefaultValuedAttr<F32Attr, "1.0f">:$scale);
+  let results = (outs Res<TE_HPMatrix, "type of x">:$y);
+  let assemblyFormat = "$x attr-dict `:` type($x)";
+  let hasVerifier = 1;
+}
+
+def TE_SoftmaxBackwardOp
+    : TE_BackwardOp<"softmax_backward",
+        TE_Axes<(axes "m n":$dy, "m n":$y), (axes "m n":$dx), whole = ["n"]>,
+        /*saved=*/["y"],
+        [AllTypesMatch<["dy", "y", "dx"]>]> {
+  let summary = "gradient of softmax";
+  let description = [{
+    `dx = scale * y * (dy - sum(dy * y))` per row, in f32, rounded once. `y` is
+    the result of the forward, as it was rounded.
+
+    Constraints:
+    1. (softmax_backward-c1) `scale` is finite.
+
+    Example:
+
+    ```mlir
+    %dx = te.softmax_backward %dy, %y {scale = 0.125 : f32} : tensor<256x512xbf16>
+    ```
+  }];
+  let arguments = (ins Arg<TE_HPMatrix, "cotangent of the result">:$dy,
+                       Arg<TE_HPMatrix, "result of the forward">:$y,
+                       DefaultValuedAttr<F32Attr, "1.0f">:$scale);
+  let results = (outs Res<TE_HPMatrix, "type of y">:$dx);
+  let assemblyFormat = "$dy `,` $y attr-dict `:` type($y)";
+  let hasVerifier = 1;
+}
+
 def TE_EmbeddingOp
     : TE_PureOp<"embedding",
         TE_Axes<(axes "t":$ids, "_ h":$table), (axes "t h":$y)>,

@@ -17,9 +17,10 @@ from te_mlir.frontend.looking import is_widened
 from te_mlir.frontend.losses import match_cross_entropy
 from te_mlir.frontend.norms import Norms, match_layer_norm, match_rms_norm
 from te_mlir.frontend.rotary import Rotations, match_rope
+from te_mlir.frontend.softmax import Softmaxes, match_softmax
 
 
-class Emitter(Embeddings, Norms, Rotations, Attentions, Losses):
+class Emitter(Embeddings, Norms, Rotations, Attentions, Losses, Softmaxes):
     """Emits each value of a graph as the first pattern that matches, or else as its own operation."""
 
     def matched(self, var: Var, node: Node) -> Value | None:
@@ -35,6 +36,9 @@ class Emitter(Embeddings, Norms, Rotations, Attentions, Losses):
         rms_norm = match_rms_norm(var)
         if rms_norm is not None:
             return self.rms_norm(var, node, rms_norm)
+        softmax = match_softmax(var)
+        if softmax is not None:
+            return self.softmax(var, node, softmax)
         rope = match_rope(var)
         if rope is not None:
             return self.rope(var, node, rope)

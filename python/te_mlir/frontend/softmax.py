@@ -1,12 +1,13 @@
-"""Softmax along an axis, and maxima that are subtracted before it."""
+"""Softmax along an axis, as an operation of a framework or spelled out, and maxima that are subtracted before it."""
 
 from __future__ import annotations
 
 import math
 from typing import NamedTuple
 
-from te_mlir.frontend.graph import Atom, Const, Var
-from te_mlir.frontend.looking import is_same, node_of, of_rows, uncast
+from te_mlir.frontend.base import Emission, Unsupported, Value
+from te_mlir.frontend.graph import Atom, Const, Node, Var
+from te_mlir.frontend.looking import is_same, leaf, node_of, of_rows, scalar, uncast
 
 
 class Softmax(NamedTuple):
@@ -122,3 +123,38 @@ def match_softmax(value: Atom) -> Softmax | None:
         return None
     x = unshifted(top.inputs[0], found[1])[0]
     return Softmax(x, found[1]) if isinstance(x, Var) else None
+
+
+def _scaled(value: Var, result: Var) -> tuple[Var, float]:
+    """(x, s) of the product `s * x`, in which te's softmax is f32; s is 1 if the program rounds it to less than the result."""
+    node = node_of(value, "mul", "div") if value.dtype in ("float32", result.dtype) else None
+    if node is not None:
+        for x, factor in (node.inputs, node.inputs[::-1])[: 2 if node.name == "mul" else 1]:
+            number = scalar(factor)
+            # As f32 has it, and its inverse.
+            if number is None or not 2.0**-126 <= abs(number) <= 2.0**126:
+                continue
+            if isinstance(x, Var) and x.shape == value.shape:
+                return x, number if node.name == "mul" else 1 / number
+    return value, 1.0
+
+
+class Softmaxes(Emission):
+    """Emits softmax by itself; attention looks for its own before that."""
+
+    def softmax(self, var: Var, node: Node, found: Softmax) -> Value:
+        x, scale = _scaled(found.x, var)
+        return self._softmax_of(leaf(x), found.axis, scale, var, node)
+
+    def _op_softmax(self, var: Var, node: Node) -> Value:
+        return self._softmax_of(node.inputs[0], node.params["axis"], 1.0, var, node)
+
+    def _softmax_of(self, x: Atom, axis: int, scale: float, var: Var, node: Node) -> Value:
+        if axis != len(x.shape) - 1:
+            raise Unsupported(
+                node, f"it is over dimension {axis} of {list(x.shape)}, and te has softmax over the last one"
+            )
+        matrix, layout = self.rows_in_place(x, node)
+        # Rounded once: of the type of the result, or in f32.
+        matrix = self.function.cast(matrix, var.dtype if matrix.dtype == var.dtype else "float32")
+        return Value(self.function.cast(self.function.softmax(matrix, scale), var.dtype), layout)

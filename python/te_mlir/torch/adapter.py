@@ -217,6 +217,9 @@ def _over_axes(name: str) -> Make:
 def _along_axis(name: str) -> Make:
     def make(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
         x = adapter.var(given["self"])
+        if x.dtype != var.dtype:
+            # PyTorch casts the operand to `dtype` first.
+            x = adapter.between(x.shape, var.dtype, adapter.op(node, "convert_element_type", [x]))
         return adapter.op(node, name, [x], axis=given["dim"] % max(len(x.shape), 1))
 
     return make
@@ -408,6 +411,7 @@ _EMITTED: dict[str, Make] = {
     "layer_norm": _layer_norm,
     "scaled_dot_product_attention": _attention,
     "cross_entropy_loss": _cross_entropy,
+    **dict.fromkeys(("softmax", "_softmax", "special_softmax"), _along_axis("softmax")),
 }
 
 _OPS: dict[str, Make] = {
@@ -417,7 +421,6 @@ _OPS: dict[str, Make] = {
     "mean": _over_axes("mean"),
     "sum": _over_axes("reduce_sum"),
     "amax": _over_axes("reduce_max"),
-    "softmax": _along_axis("softmax"),
     "log_softmax": _along_axis("log_softmax"),
     "logsumexp": _over_axes("logsumexp"),
     "stack": _stack,

@@ -328,6 +328,17 @@ func.func @attention(%q: tensor<256x512xbf16>, %k: tensor<256x128xbf16>, %v: ten
   return
 }
 
+// CHECK-LABEL: @softmax
+func.func @softmax(%x: tensor<256x512xbf16>, %dy: tensor<256x512xbf16>) {
+  // CHECK: te.softmax %{{.*}} : tensor<256x512xbf16>
+  %y0 = te.softmax %x : tensor<256x512xbf16>
+  // CHECK: te.softmax %{{.*}} {scale = 1.250000e-01 : f32} : tensor<256x512xbf16>
+  %y = te.softmax %x {scale = 0.125 : f32} : tensor<256x512xbf16>
+  // CHECK: te.softmax_backward %{{.*}}, %{{.*}} {scale = 1.250000e-01 : f32} : tensor<256x512xbf16>
+  %dx = te.softmax_backward %dy, %y {scale = 0.125 : f32} : tensor<256x512xbf16>
+  return
+}
+
 // CHECK-LABEL: @cross_entropy
 func.func @cross_entropy(%logits: tensor<256x1000xbf16>, %targets: tensor<256xi32>, %dloss: tensor<f32>) {
   // CHECK: te.cross_entropy %{{.*}}, %{{.*}} : tensor<256x1000xbf16>, tensor<256xi32>

@@ -233,6 +233,30 @@ func.func @activation_backward_quantize_c4(%dy: tensor<4x32xf32>, %x: tensor<4x6
 
 // -----
 
+func.func @softmax_c1(%x: tensor<4x8xf32>) {
+  // expected-error @below {{expected 'scale' to be finite, but got +Inf}}
+  %y = te.softmax %x {scale = 0x7F800000 : f32} : tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @softmax_of_vector(%x: tensor<8xf32>) {
+  // expected-error @below {{operand #0 must be 2D tensor}}
+  %y = te.softmax %x : tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @softmax_backward_c1(%dy: tensor<4x8xf32>, %y: tensor<4x8xf32>) {
+  // expected-error @below {{expected 'scale' to be finite, but got NaN}}
+  %dx = te.softmax_backward %dy, %y {scale = 0x7FC00000 : f32} : tensor<4x8xf32>
+  return
+}
+
+// -----
+
 func.func @embedding_c1(%ids: tensor<4xi32>, %t: tensor<10x8xf32>) {
   // expected-error @below {{expected 'y' to have shape 4x8, but got 10x8}}
   %y = te.embedding %ids, %t : tensor<4xi32>, tensor<10x8xf32> -> tensor<10x8xf32>

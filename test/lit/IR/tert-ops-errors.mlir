@@ -41,8 +41,8 @@ func.func @slice_c2(%x: !tert.buffer<256>) {
 
 // -----
 func.func @launch_c1(%x: !tert.buffer<256>) {
-  // expected-error @below {{the runtime has no kernel 'softmax'}}
-  tert.launch "softmax" {} (%x) : !tert.buffer<256>
+  // expected-error @below {{the runtime has no kernel 'sine'}}
+  tert.launch "sine" {} (%x) : !tert.buffer<256>
   return
 }
 

@@ -292,6 +292,21 @@ TEST_P(Agreement, Norms) {
   });
 }
 
+TEST_P(Agreement, Softmax) {
+  forEachInput([&](int64_t rows, int64_t cols, int32_t type, const char *kind) {
+    const Array x = makeArray(kind, type, rows * cols, 1);
+    const Array dy = makeArray("normal", type, rows * cols, 2);
+    for (float scale : {1.0f, 0.125f}) {
+      check(label("softmax", rows, cols, type, kind),
+            TE_PLAN(softmax, rows, cols, type, scale), {in(x.bytes)},
+            {{type, rows * cols}});
+      check(label("softmax_backward", rows, cols, type, kind),
+            TE_PLAN(softmax_backward, rows, cols, type, scale),
+            {in(dy.bytes), in(x.bytes)}, {{type, rows * cols}});
+    }
+  });
+}
+
 // The rows give every multiprocessor a strip of 32 rows, and some a second one,
 // which may be partial. The lengths of rows are from one run of 16 bytes to the
 // longest that fits in shared memory, and one that is longer. Each runs twice,

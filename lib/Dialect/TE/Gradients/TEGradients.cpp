@@ -132,6 +132,14 @@ LogicalResult ActivationOp::differentiate(OpBuilder &b,
   return success();
 }
 
+LogicalResult SoftmaxOp::differentiate(OpBuilder &b, AdjointContext &adjoints) {
+  Value dy = adjoints.get(getY());
+  Value y = adjoints.residual(getY(), "y");
+  adjoints.add(getX(), SoftmaxBackwardOp::create(b, getLoc(), getX().getType(),
+                                                 dy, y, getScaleAttr()));
+  return success();
+}
+
 LogicalResult EmbeddingOp::differentiate(OpBuilder &b,
                                          AdjointContext &adjoints) {
   Value dy = adjoints.get(getY());

@@ -197,6 +197,16 @@ LogicalResult ActivationBackwardQuantizeOp::verify() {
   return verifyClamp(*this);
 }
 
+LogicalResult SoftmaxOp::verify() {
+  // softmax-c1
+  return verifyFinite(*this, "scale", getScale());
+}
+
+LogicalResult SoftmaxBackwardOp::verify() {
+  // softmax_backward-c1
+  return verifyFinite(*this, "scale", getScale());
+}
+
 LogicalResult EmbeddingOp::verify() {
   // embedding-c1
   if (failed(verifyShape(

@@ -565,6 +565,32 @@ for centred in (False, True):
         slack=layer_norm_slack,
     )
 
+for scale in (1.0, 0.75):
+
+    def softmax(v, minus, scale=scale):
+        e = np.exp(scale * v["x"] - np.max(scale * v["x"], axis=1, keepdims=True))
+        return {"y": e / np.sum(e, axis=1, keepdims=True)}
+
+    def softmax_slack(v, d, scale=scale):
+        """s = scale x within |s|, so s - max within 2 max |s| and the largest |s - max|, its exponential within that and 4, the
+        sum of K within K + 8 more, the inverse and the product 1 each: y within rho. dy y within rho + 1, their sum within K + 8
+        more; then a difference and two products."""
+        s, y, dy = scale * v["x"], softmax(v, -1.0)["y"], d["y"]
+        columns = s.shape[1]
+        spread = np.max(s, axis=1, keepdims=True) - np.min(s, axis=1, keepdims=True)
+        rho = 2 * (2 * np.max(np.abs(s), axis=1, keepdims=True) + spread + 4) + columns + 10
+        mean, size = (np.sum(a, axis=1, keepdims=True) for a in (dy * y, np.abs(dy * y)))
+        return {"x": scale * y * (np.abs(dy - mean) * (rho + 3) + size * (rho + columns + 9))}
+
+    check(
+        f"softmax of {scale} x",
+        f"  %y = te.softmax %x {{scale = {scale} : f32}} : {T}",
+        {"x": 3 * draw(5, 7)},
+        {"y": T},
+        softmax,
+        slack=softmax_slack,
+    )
+
 for title, targets, attribute in (
     ("cross_entropy", [2, 0, 6, 3, 3], ""),
     ("cross_entropy, ignored", [2, -100, 6, 3, -100], ""),

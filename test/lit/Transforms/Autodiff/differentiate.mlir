@@ -234,6 +234,26 @@ func.func private @layer(%x: tensor<16x64xf32>, %g: tensor<64xf32>, %b: tensor<6
 
 // -----
 
+// A softmax saves its result, not its operand.
+
+// CHECK-LABEL: func.func @softmax(
+// CHECK-SAME:    %[[X:[^ ]*]]: tensor<16x64xbf16>, %[[DY:[^ ]*]]: tensor<16x64xbf16>)
+// CHECK-NEXT:    %[[Y:.*]] = te.softmax %[[X]] {scale = 2.500000e-01 : f32} : tensor<16x64xbf16>
+// CHECK-NEXT:    %[[Y_R:.*]] = te.residual %[[Y]] "softmax0.y"
+// CHECK-NEXT:    %[[DX:.*]] = te.softmax_backward %[[DY]], %[[Y_R]] {scale = 2.500000e-01 : f32} : tensor<16x64xbf16>
+// CHECK-NEXT:    return %[[Y]], %[[DX]]
+func.func @softmax(%x: tensor<16x64xbf16>, %dy: tensor<16x64xbf16>) -> (tensor<16x64xbf16>, tensor<16x64xbf16>) {
+  %y, %dx = te.vjp @softmax_of(%x) cotangents(%dy) wrt [0]
+    : (tensor<16x64xbf16>), (tensor<16x64xbf16>) -> (tensor<16x64xbf16>, tensor<16x64xbf16>)
+  return %y, %dx : tensor<16x64xbf16>, tensor<16x64xbf16>
+}
+func.func private @softmax_of(%x: tensor<16x64xbf16>) -> tensor<16x64xbf16> {
+  %y = te.softmax %x {scale = 0.25 : f32} : tensor<16x64xbf16>
+  return %y : tensor<16x64xbf16>
+}
+
+// -----
+
 // A cotangent that is a constant zero marks an unused result, through which no gradient is computed.
 // CHECK-LABEL: func.func @one_of_two_results
 // CHECK:         %[[Y:.*]] = math.exp

@@ -71,18 +71,20 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
 
 // -----
 
-// Norms and losses read whole rows.
+// Norms, softmax and losses read whole rows.
 module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>, #te.group<id = 1, name = "dp", axis = "dp", size = 2>]} {
-  func.func @parts_of_rows(%x: tensor<64x64xbf16>, %w: tensor<64x64xbf16>, %g: tensor<64xbf16>, %t: tensor<64xi32>) -> (tensor<64x64xbf16>, tensor<64x64xbf16>, tensor<f32>) {
+  func.func @parts_of_rows(%x: tensor<64x64xbf16>, %w: tensor<64x64xbf16>, %g: tensor<64xbf16>, %t: tensor<64xi32>) -> (tensor<64x64xbf16>, tensor<64x64xbf16>, tensor<64x64xbf16>, tensor<f32>) {
     // expected-note @below {{it is split here}}
     %y = te.linear %x, %w parallel <column, group = 0> : tensor<64x64xbf16>, tensor<64x64xbf16> -> tensor<64x64xbf16>
     // expected-error @below {{expected 'x' to have whole rows on each rank, but along axis 1 it is split over 'tp'}}
     %n = te.rms_norm %y, %g : tensor<64x64xbf16>, tensor<64xbf16>
     // expected-error @below {{expected 'x' to have whole rows on each rank}}
     %l = te.layer_norm %y, %g, %g : tensor<64x64xbf16>, tensor<64xbf16>
+    // expected-error @below {{expected 'x' to have whole rows on each rank}}
+    %s = te.softmax %y : tensor<64x64xbf16>
     // expected-error @below {{expected 'logits' to have whole rows on each rank}}
     %loss = te.cross_entropy %y, %t : tensor<64x64xbf16>, tensor<64xi32>
-    return %n, %l, %loss : tensor<64x64xbf16>, tensor<64x64xbf16>, tensor<f32>
+    return %n, %l, %s, %loss : tensor<64x64xbf16>, tensor<64x64xbf16>, tensor<64x64xbf16>, tensor<f32>
   }
 }
 
