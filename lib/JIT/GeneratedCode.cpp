@@ -63,6 +63,10 @@ static llvm::Error linkScalarMath(llvm::Module &module) {
     for (llvm::StringRef attribute :
          {"target-cpu", "target-features", "tune-cpu", "frame-pointer"})
       function.removeFnAttr(attribute);
+  // Flags of the library, such as its PIC level, would be in `module` twice
+  // once that gets its own.
+  if (llvm::NamedMDNode *flags = (*library)->getModuleFlagsMetadata())
+    flags->eraseFromParent();
   if (llvm::Linker::linkModules(module, std::move(*library),
                                 llvm::Linker::LinkOnlyNeeded))
     return llvm::createStringError("cannot link the scalar functions");

@@ -62,12 +62,9 @@ float te_scalar_tanh(float x) {
   const float result = size < 0.625f ? small : large;
   return x != x ? x : result;
 }
-float te_scalar_max(float a, float b) {
-  return math::pointwise(TE_RT_MAX, a, b);
-}
-float te_scalar_min(float a, float b) {
-  return math::pointwise(TE_RT_MIN, a, b);
-}
+/// NaN if either operand is, and `a` if they are equal.
+float te_scalar_max(float a, float b) { return b != b || a < b ? b : a; }
+float te_scalar_min(float a, float b) { return b != b || a > b ? b : a; }
 float te_scalar_from_bf16(uint16_t bits) { return bf16ToFloat(bits); }
 uint16_t te_scalar_to_bf16(float value) { return floatToBf16(value); }
 float te_scalar_from_f16(uint16_t bits) { return f16ToFloat(bits); }

@@ -55,7 +55,7 @@ enumerators = [
     for body in re.findall(r"enum \w+ \{(.*?)\}", types, re.S)
     for name, value in re.findall(r"(\w+) = (\w+)", body)
 ]
-convention = re.sub(r"enum \w+ \{.*?\}", "enum", types.replace(f"TE_RT_VERSION {version}", ""), flags=re.S)
+convention = re.sub(r"typedef enum \w+ \{.*?\} \w+;", "", types.replace(f"TE_RT_VERSION {version}", ""), flags=re.S)
 convention += without_comments(read(RUNTIME / "te_runtime_compiled.h"))
 
 
@@ -84,7 +84,7 @@ if locked.split()[0] == version and locked != f"{version} {digest}":
 elif locked != f"{version} {digest}" or set(enumerators) > set(known):
     stale.append("abi.lock is out of date: run abi.py --update")
 undecided += [
-    f"expected the enumerator '{each}' to stay as it is, but it is gone or has another number"
+    f"expected the enumerator '{each}' to stay as it is, but it is gone or has another number; if no kernel takes it any more, delete its line of abi.lock"
     for each in known
     if each not in enumerators
 ]

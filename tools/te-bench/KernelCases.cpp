@@ -170,19 +170,14 @@ void addMicroscaledCasts(int64_t cols, const std::string &size, Cases &cases) {
 void addLayers(Cases &cases) {
   const Parameters x = shape(H) + kBF16;
   const Parameters epsilon = {{"epsilon", 1e-5}};
-  cases.insert(
-      cases.end(),
-      {{"rms_norm 8192x4096", "rms_norm", x + epsilon},
-       {"rms_norm_backward 8192x4096", "rms_norm_backward", x},
-       {"layer_norm 8192x4096", "layer_norm", x + epsilon},
-       {"layer_norm_backward 8192x4096", "layer_norm_backward", x},
-       {"softmax 8192x4096", "softmax", x + Parameters{{"scale", 1}}},
-       {"softmax_backward 8192x4096", "softmax_backward",
-        x + Parameters{{"scale", 1}}},
-       {"pointwise add 8192x4096",
-        "pointwise",
-        flat(T * H) + Parameters{{"op", TE_RT_ADD}, {"out_type", TE_RT_BF16}},
-        {"b"}}});
+  cases.insert(cases.end(),
+               {{"rms_norm 8192x4096", "rms_norm", x + epsilon},
+                {"rms_norm_backward 8192x4096", "rms_norm_backward", x},
+                {"layer_norm 8192x4096", "layer_norm", x + epsilon},
+                {"layer_norm_backward 8192x4096", "layer_norm_backward", x},
+                {"softmax 8192x4096", "softmax", x + Parameters{{"scale", 1}}},
+                {"softmax_backward 8192x4096", "softmax_backward",
+                 x + Parameters{{"scale", 1}}}});
   // swiglu has kernels of its own, geglu those of every other gated kind.
   for (auto [kind, name] :
        {std::pair<int32_t, std::string>(TE_RT_SWIGLU, "swiglu"),

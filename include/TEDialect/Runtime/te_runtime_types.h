@@ -80,21 +80,6 @@ typedef enum te_rt_activation {
   TE_RT_GEGLU_ERF = 23
 } te_rt_activation;
 
-typedef enum te_rt_pointwise_op {
-  TE_RT_ADD = 0,
-  TE_RT_SUB = 1,
-  TE_RT_MUL = 2,
-  TE_RT_DIV = 3,
-  TE_RT_MAX = 4,
-  TE_RT_MIN = 5,
-  /// Unary from here on.
-  TE_RT_CAST = 16,
-  TE_RT_NEG = 17,
-  TE_RT_EXP = 18,
-  TE_RT_TANH = 19,
-  TE_RT_SQRT = 20
-} te_rt_pointwise_op;
-
 /// What delayed scaling takes from a history of amaxes.
 typedef enum te_rt_amax_algorithm {
   TE_RT_AMAX_MAX = 0,

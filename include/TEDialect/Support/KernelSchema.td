@@ -49,7 +49,6 @@ def AnyScheme : SchemeFrom<PerTensor, NV16x16>;
 def Flag : ParameterType<"I32", "0 or 1", "flag">;
 def Activation : ParameterType<"I32", "a te_rt_activation", "activation">;
 def GatedActivation : ParameterType<"I32", "a gated te_rt_activation", "gatedActivation">;
-def PointwiseOp : ParameterType<"I32", "a te_rt_pointwise_op", "pointwiseOp">;
 def AmaxAlgorithm
     : ParameterType<"I32", "max (0) or most_recent (1)", "choice", "2, \"max (0) or most_recent (1)\"">;
 def FourOverSix

@@ -110,7 +110,9 @@ def TERT_LaunchOp
     A step ends when both streams have finished.
 
     A launch of `generated` has its code in `body`: elementwise `arith` and `math`
-    ops on scalars, which `te-convert-tert-to-llvm` compiles.
+    ops on scalars, which `te-convert-tert-to-llvm` compiles. Element i of the
+    outputs is computed from element i of each input; with `maps`, from the element
+    that the input's map gives for i, which is how broadcast inputs are read.
 
     Constraints:
     1. (launch-c1) `kernel` is the name of a row.
@@ -119,7 +121,8 @@ def TERT_LaunchOp
     4. (launch-c4) only optional buffers are `tert.null`.
     5. (launch-c5) a buffer that is written is not also another buffer of the launch, except an input that the row allows to share its memory.
     6. (launch-c6) only collectives are `side`.
-    7. (launch-c7) only a launch of `generated` has a `body`; it takes an element of each input buffer, consists of `arith` and `math` ops on f32 and of conversions between f32 and bf16 or f16, and ends in a `tert.yield` of an element of each output buffer; the buffers have `count` elements.
+    7. (launch-c7) only a launch of `generated` has a `body`; it takes an element of each input buffer, consists of `arith` and `math` ops on f32 and of conversions between f32 and bf16 or f16, and ends in a `tert.yield` of an element of each output buffer; the buffers have `count` elements, inputs as many as their map reaches.
+    8. (launch-c8) `maps` has a map of one dimension to one result for each input, made of sums, products, `floordiv` and `mod`.
 
     Example:
 
@@ -131,10 +134,23 @@ def TERT_LaunchOp
     ```
   }];
   let arguments = (ins StrAttr:$kernel, DictionaryAttr:$parameters,
-                       Variadic<TERT_BufferType>:$buffers, UnitAttr:$side);
+                       Variadic<TERT_BufferType>:$buffers, UnitAttr:$side,
+                       OptionalAttr<AffineMapArrayAttr>:$maps);
   let regions = (region MaxSizedRegion<1>:$body);
+  let builders = [OpBuilder<(ins "::llvm::StringRef":$kernel,
+                                 "::mlir::DictionaryAttr":$parameters,
+                                 "::mlir::ValueRange":$buffers), [{
+    build($_builder, $_state, kernel, parameters, buffers, /*side=*/false,
+          /*maps=*/::mlir::ArrayAttr());
+  }]>];
+  let extraClassDeclaration = [{
+    /// Whether the launch may write the output of index `output` to the memory of
+    /// the input of index `input`, of the same size: the kernel reads each element
+    /// for the last time before it writes that element.
+    bool mayShare(unsigned input, unsigned output);
+  }];
   let assemblyFormat = [{
-    $kernel $parameters `(` $buffers `)` (`side` $side^)? attr-dict `:` type($buffers) ($body^)?
+    $kernel $parameters `(` $buffers `)` (`side` $side^)? (`maps` $maps^)? attr-dict `:` type($buffers) ($body^)?
   }];
   let hasVerifier = 1;
 }

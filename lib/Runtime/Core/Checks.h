@@ -95,12 +95,6 @@ public:
                : expected(name, "a gated one, swiglu (16) to geglu_erf (23)",
                           text(kind));
   }
-  Checks &pointwiseOp(const char *name, int32_t op) {
-    return (op >= TE_RT_ADD && op <= TE_RT_MIN) ||
-                   (op >= TE_RT_CAST && op <= TE_RT_SQRT)
-               ? *this
-               : expected(name, "a te_rt_pointwise_op", text(op));
-  }
   /// The largest block scale of an nv value.
   Checks &scaleMax(const char *name, int32_t value) {
     return value == 448 || value == 256

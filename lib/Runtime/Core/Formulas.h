@@ -278,35 +278,6 @@ TE_HOST_DEVICE float gateGrad(int32_t kind, const Clamp &clamp, float b,
   return kind == TE_RT_CLAMPED_SWIGLU && fabsf(b) > clamp.limit ? 0.0f : grad;
 }
 
-/// One te_rt_pointwise_op. MAX and MIN give NaN where either operand is NaN,
-/// and `a` where the operands are equal.
-TE_HOST_DEVICE float pointwise(int32_t op, float a, float b) {
-  switch (op) {
-  case TE_RT_ADD:
-    return a + b;
-  case TE_RT_SUB:
-    return a - b;
-  case TE_RT_MUL:
-    return a * b;
-  case TE_RT_DIV:
-    return a / b;
-  case TE_RT_MAX:
-    return b != b || a < b ? b : a;
-  case TE_RT_MIN:
-    return b != b || a > b ? b : a;
-  case TE_RT_NEG:
-    return -a;
-  case TE_RT_EXP:
-    return exp(a);
-  case TE_RT_TANH:
-    return tanh(a);
-  case TE_RT_SQRT:
-    return sqrtf(a);
-  default: // TE_RT_CAST
-    return a;
-  }
-}
-
 } // namespace math
 } // namespace te::rt
 

@@ -220,10 +220,10 @@ Status PlannedGemm::launch(const GemmBuffers &buffers, void *workspace,
   if (!buffers.bias)
     return {TE_RT_UNSUPPORTED,
             "cuBLASLt has no algorithm that takes the 'alpha' of this matmul "
-            "from the device; scale it with a 'pointwise' kernel"};
+            "from the device; multiply its result instead"};
   return {TE_RT_UNSUPPORTED,
           "cuBLASLt has no algorithm that adds a bias to this matmul; add it "
-          "with a 'pointwise' kernel"};
+          "with 'bias_add'"};
 }
 
 } // namespace te::rt::cuda

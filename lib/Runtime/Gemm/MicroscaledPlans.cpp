@@ -119,7 +119,7 @@ public:
     if (!operands.c || !add)
       return multiply(operands, stream);
     void *const sum[] = {workspace + offsets.rounded, operands.c, operands.out};
-    operands.out = sum[pointwise_buffers::a];
+    operands.out = sum[bias_add_buffers::x];
     operands.c = nullptr;
     TE_RT_RETURN_IF_FAILED(multiply(operands, stream));
     return add->launch(stream, sum);
@@ -188,8 +188,8 @@ Status planBlockAsMx(const CudaDevice &device,
   offsets.bScale = scratch.add(roundUp(params.n, 128) * pitch);
   if (params.out_type != TE_RT_F32) {
     const int64_t count = params.m * params.n;
-    TE_RT_RETURN_IF_FAILED(plan_pointwise(
-        device, {count, TE_RT_ADD, params.out_type, params.out_type}, &add));
+    TE_RT_RETURN_IF_FAILED(
+        plan_bias_add(device, {1, count, params.out_type}, &add));
     offsets.rounded = scratch.add(count * byteSize(params.out_type));
   }
   problem.a.scheme = problem.b.scheme = TE_RT_MX_1X32;

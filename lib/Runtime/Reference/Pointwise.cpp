@@ -1,9 +1,4 @@
-//===- Pointwise.cpp - elementwise operators, copies and fills ------------===//
-//
-// A binary operator without a second operand uses the first one twice; the plan
-// cannot know which buffers a launch will have.
-//
-//===----------------------------------------------------------------------===//
+//===- Pointwise.cpp - generated code, bias_add, copies and fills ---------===//
 
 #include "Reference/Reference.h"
 
@@ -12,16 +7,6 @@
 #include <cstring>
 
 namespace te::rt::reference {
-
-void pointwise(const pointwise_params &p, void *const *buffers) {
-  namespace b = pointwise_buffers;
-  const void *second = buffers[b::b] ? buffers[b::b] : buffers[b::a];
-  for (int64_t i = 0; i < p.count; ++i)
-    store(buffers[b::out], i,
-          math::pointwise(p.op, load(buffers[b::a], i, p.type),
-                          load(second, i, p.type)),
-          p.out_type);
-}
 
 void generated(const generated_params &p, void *const *buffers) {
   const auto *code = reinterpret_cast<const te_rt_generated *>(p.function);
@@ -48,8 +33,8 @@ void bias_add(const bias_add_params &p, void *const *buffers) {
   namespace b = bias_add_buffers;
   for (int64_t i = 0; i < p.rows * p.cols; ++i)
     store(buffers[b::y], i,
-          math::pointwise(TE_RT_ADD, load(buffers[b::x], i, p.type),
-                          load(buffers[b::bias], i % p.cols, p.type)),
+          load(buffers[b::x], i, p.type) +
+              load(buffers[b::bias], i % p.cols, p.type),
           p.type);
 }
 

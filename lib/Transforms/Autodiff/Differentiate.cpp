@@ -24,6 +24,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/StringSet.h"
@@ -147,6 +148,16 @@ public:
   }
 
   Value residual(Value primal, StringRef role) override {
+    // Save what is broadcast, and broadcast it again.
+    if (auto broadcast = primal.getDefiningOp<linalg::BroadcastOp>()) {
+      auto type = cast<RankedTensorType>(primal.getType());
+      Value init = tensor::EmptyOp::create(
+          backward, broadcast.getLoc(), type.getShape(), type.getElementType());
+      return linalg::BroadcastOp::create(backward, broadcast.getLoc(),
+                                         residual(broadcast.getInput(), role),
+                                         init, broadcast.getDimensions())
+          ->getResult(0);
+    }
     // A flat shard is gathered as a vector and viewed as a matrix.
     auto view = primal.getDefiningOp<tensor::ExpandShapeOp>();
     auto gather = (view ? view.getSrc() : primal).getDefiningOp<AllGatherOp>();

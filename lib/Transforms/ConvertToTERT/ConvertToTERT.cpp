@@ -228,7 +228,6 @@ LogicalResult FunctionConversion::returnResults() {
 /// old value of `destination` except an input that the kernel may overwrite.
 static bool mayTakePlace(AllocOp alloc, Value destination, LaunchOp producer,
                          Operation *end) {
-  const tert::KernelInfo *kernel = tert::lookupKernel(producer.getKernel());
   for (OpOperand &use : destination.getUses()) {
     Operation *user = use.getOwner();
     // A slice of the buffer may be used by later ops that are not visible here.
@@ -241,7 +240,8 @@ static bool mayTakePlace(AllocOp alloc, Value destination, LaunchOp producer,
       return false;
     for (OpOperand &written : alloc.getBuffer().getUses())
       if (written.getOwner() == producer &&
-          !kernel->mayShare(use.getOperandNumber(), written.getOperandNumber()))
+          !producer.mayShare(use.getOperandNumber(),
+                             written.getOperandNumber()))
         return false;
   }
   return true;
@@ -319,12 +319,11 @@ bool FunctionConversion::elideCopy(LaunchOp copy) {
 void FunctionConversion::accumulateInPlace(LaunchOp launch, Value destination) {
   for (bool isSum = true; isSum;) {
     isSum = false;
-    const tert::KernelInfo *kernel = tert::lookupKernel(launch.getKernel());
     unsigned output = llvm::find(launch.getBuffers(), destination) -
                       launch.getBuffers().begin();
     for (auto [input, buffer] : llvm::enumerate(launch.getBuffers())) {
       auto alloc = buffer.getDefiningOp<AllocOp>();
-      if (!alloc || !kernel->mayShare(input, output) ||
+      if (!alloc || !launch.mayShare(input, output) ||
           buffer.getType() != destination.getType() ||
           llvm::count(launch.getBuffers(), buffer) != 1 ||
           llvm::count(launch.getBuffers(), destination) != 1)

@@ -1,14 +1,13 @@
 //===- EmitArith.cpp - launches of ops of other dialects ------------------===//
 //
-// This covers constants, the elementwise ops of arith and math, which share one
-// kernel, and the reshapes of tensor, which are views.
+// This covers constants, the regions of elementwise ops that te-form-regions
+// makes, and the reshapes of tensor, which are views.
 //
 //===----------------------------------------------------------------------===//
 
 #include "LaunchCall.h"
 
 #include "TEDialect/Runtime/te_runtime_types.h"
-#include "TEDialect/TERT/PointwiseOps.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -92,67 +91,35 @@ LogicalResult te::emitLaunches(arith::ConstantOp op, LaunchEmitter &emitter) {
       .emit();
 }
 
-static LogicalResult emitPointwise(Operation *op, LaunchEmitter &emitter,
-                                   int32_t kind) {
-  Value result = op->getResult(0), a = op->getOperand(0);
-  Value b = op->getNumOperands() == 2 ? op->getOperand(1) : Value();
-  return LaunchCall(emitter, op, "pointwise")
-      .i64("count", count(result))
-      .i32("op", kind)
-      .type("type", elementType(a))
-      .type("out_type", elementType(result))
-      .in(a)
-      .in(b)
-      .out(result)
-      .emit();
-}
-
-template <>
-LogicalResult te::emitLaunches(arith::TruncFOp op, LaunchEmitter &emitter) {
-  if (op.getRoundingmode().value_or(arith::RoundingMode::to_nearest_even) !=
-      arith::RoundingMode::to_nearest_even)
-    return op.emitError() << "expected 'roundingmode' to be "
-                             "to_nearest_even, the only one that the runtime "
-                             "supports";
-  return emitPointwise(op, emitter, TE_RT_CAST);
-}
-
-namespace {
-
-/// An op of the table of pointwise ops.
-struct PointwiseKernel : KernelOpInterface::FallbackModel<PointwiseKernel> {
-  LogicalResult emitLaunches(Operation *op, LaunchEmitter &emitter) const {
-    return emitPointwise(op, emitter,
-                         *tert::lookupPointwise(op->getName().getStringRef()));
-  }
-  Value getViewedOperand(Operation *) const { return {}; }
-  std::optional<tert::Cause> getBufferCause(Operation *) const {
-    return std::nullopt;
-  }
-};
-
-} // namespace
-
-/// Attaches the kernel to the pointwise ops of `dialect`, except for those in
-/// `ownModels`.
-static void attachPointwiseKernels(MLIRContext *context, StringRef dialect,
-                                   ArrayRef<StringRef> ownModels = {}) {
-  for (const tert::PointwiseOp &op : tert::getPointwiseOps())
-    if (op.name.split('.').first == dialect &&
-        !llvm::is_contained(ownModels, op.name))
-      RegisteredOperationName::lookup(op.name, context)
-          ->attachInterface<PointwiseKernel>();
-}
-
 void te::attachArithKernels(MLIRContext *context) {
   attachKernelsOf<tert::Cause::Constant, arith::ConstantOp>(context);
-  attachKernels<arith::TruncFOp>(context);
-  attachPointwiseKernels(context, "arith",
-                         {arith::TruncFOp::getOperationName()});
 }
 
-void te::attachMathKernels(MLIRContext *context) {
-  attachPointwiseKernels(context, "math");
+/// The index into an operand that `map` gives for an element of a tensor of
+/// `shape`, both counted in row-major order. Runs of neighbouring dimensions
+/// that the operand has are one term.
+static AffineMap linearMap(AffineMap map, ArrayRef<int64_t> shape) {
+  MLIRContext *context = map.getContext();
+  // No element is read.
+  if (llvm::is_contained(shape, 0))
+    return AffineMap::get(1, 0, getAffineConstantExpr(0, context));
+  const AffineExpr element = getAffineDimExpr(0, context);
+  AffineExpr index = getAffineConstantExpr(0, context);
+  int64_t stride = 1;
+  for (int64_t result = map.getNumResults(); result > 0;) {
+    const int64_t last = map.getDimPosition(result - 1);
+    int64_t first = last;
+    while (--result > 0 && map.getDimPosition(result - 1) == first - 1)
+      --first;
+    const int64_t below = llvm::product_of(shape.drop_front(last + 1));
+    const int64_t size = llvm::product_of(shape.slice(first, last - first + 1));
+    AffineExpr term = element.floorDiv(below);
+    if (first > 0)
+      term = term % size;
+    index = index + term * stride;
+    stride *= size;
+  }
+  return AffineMap::get(1, 0, index);
 }
 
 /// A region of te-form-regions, whose body becomes that of the launch.
@@ -173,6 +140,12 @@ LogicalResult te::emitLaunches(linalg::GenericOp op, LaunchEmitter &emitter) {
   FailureOr<tert::LaunchOp> launch = call.launch();
   if (failed(launch))
     return failure();
+  auto shape = cast<ShapedType>(op.getResult(0).getType()).getShape();
+  SmallVector<AffineMap> maps = llvm::map_to_vector(
+      ArrayRef(op.getIndexingMapsArray()).take_front(op.getInputs().size()),
+      [&](AffineMap map) { return linearMap(map, shape); });
+  if (!llvm::all_of(maps, [](AffineMap map) { return map.isIdentity(); }))
+    launch->setMapsAttr(emitter.getBuilder().getAffineMapArrayAttr(maps));
 
   Block *from = op.getBody();
   const unsigned numInputs = op.getInputs().size();

@@ -1,4 +1,4 @@
-//===- FormRegions.cpp - fuse elementwise ops into one launch -------------===//
+//===- FormRegions.cpp - form launches of elementwise ops -----------------===//
 //
 // A region is a set of elementwise ops of one shape that are computed together,
 // at the position of the last of them. The ops are visited in program order,
@@ -10,8 +10,8 @@
 
 #include "LaunchEmitter.h"
 
+#include "TEDialect/TERT/ElementwiseOps.h"
 #include "TEDialect/TERT/KernelTable.h"
-#include "TEDialect/TERT/PointwiseOps.h"
 #include "TEDialect/Transforms/ConvertToTERT/Kernels.h"
 #include "TEDialect/Transforms/ConvertToTERT/Passes.h"
 
@@ -22,6 +22,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/SmallBitVector.h"
 
 namespace mlir::te {
 #define GEN_PASS_DEF_FORMREGIONSPASS
@@ -49,12 +50,7 @@ static bool isFusible(Operation &op) {
                   ? dyn_cast<RankedTensorType>(op.getResult(0).getType())
                   : RankedTensorType();
   if (!type || !type.hasStaticShape() ||
-      !tert::lookupPointwise(op.getName().getStringRef()))
-    return false;
-  if (auto narrow = dyn_cast<arith::TruncFOp>(op);
-      narrow &&
-      narrow.getRoundingmode().value_or(arith::RoundingMode::to_nearest_even) !=
-          arith::RoundingMode::to_nearest_even)
+      !tert::isElementwiseOp(op.getName().getStringRef()))
     return false;
   auto isFloat = [](Type type) {
     Type element = getElementTypeOrSelf(type);
@@ -71,6 +67,34 @@ static std::optional<APFloat> splatOf(Value value) {
   return std::nullopt;
 }
 
+/// The tensor that is read for `input`: for a broadcast, what it broadcasts.
+static Value sourceOf(Value input) {
+  auto broadcast = input.getDefiningOp<linalg::BroadcastOp>();
+  return broadcast ? broadcast.getInput() : input;
+}
+
+/// Where the elements of `sourceOf(input)` are, for each element of a region of
+/// `rank` dimensions.
+static AffineMap mapOf(Value input, int64_t rank) {
+  auto map = AffineMap::getMultiDimIdentityMap(rank, input.getContext());
+  auto broadcast = input.getDefiningOp<linalg::BroadcastOp>();
+  if (!broadcast)
+    return map;
+  llvm::SmallBitVector added(rank);
+  for (int64_t dimension : broadcast.getDimensions())
+    added.set(dimension);
+  return map.dropResults(added);
+}
+
+/// Whether no launch computes `op`: constants, views, and what regions read
+/// from other places.
+static bool isFree(Operation &op) {
+  return isa<arith::ConstantOp, linalg::BroadcastOp, tensor::EmptyOp>(op) ||
+         llvm::any_of(op.getResults(), [](Value result) {
+           return lookThroughViews(result) != result;
+         });
+}
+
 static int64_t bytesOf(Value value) {
   auto type = cast<RankedTensorType>(value.getType());
   return type.getNumElements() * type.getElementTypeBitWidth() / 8;
@@ -81,7 +105,8 @@ namespace {
 using Region = llvm::SmallSetVector<Operation *, 4>;
 
 /// The tensors that a region reads, except splat constants, and its results
-/// that ops outside of it read.
+/// that ops outside of it read. A broadcast is an input, of which the region
+/// reads the source.
 struct Interface {
   llvm::SmallSetVector<Value, 8> inputs;
   SmallVector<Value, 4> outputs;
@@ -111,13 +136,14 @@ private:
     return found == users.end() ? ArrayRef<Operation *>() : found->second;
   }
   void replace(const Region &region);
+  void replace(linalg::BroadcastOp broadcast);
 
   static Interface interfaceOf(const Region &region);
 
   size_t mostInputs = 0, mostOutputs = 0;
   DenseMap<Operation *, unsigned> positions;
-  /// The ops of the block that use each value, in program order. An op that
-  /// contains a user counts as the user.
+  /// The ops of the block that use each value or a broadcast of it, in program
+  /// order. An op that contains a user counts as the user.
   DenseMap<Value, SmallVector<Operation *, 2>> users;
   /// For each position, the number of earlier ops that are launched: all except
   /// constants and views.
@@ -173,6 +199,7 @@ bool FormRegions::mayJoin(const Region &earlier, const Region &later,
     Interface interface = interfaceOf(earlier);
     int64_t held = 0, freed = 0;
     for (Value input : interface.inputs) {
+      input = sourceOf(input);
       ArrayRef<Operation *> readers = usersOf(input);
       held += positions.lookup(readers.back()) <= to ? bytesOf(input) : 0;
       if (!isa<BlockArgument>(input))
@@ -210,14 +237,12 @@ void FormRegions::form(Block &block) {
     positions.try_emplace(&op, positions.size());
     op.walk([&](Operation *nested) {
       for (Value operand : nested->getOperands())
-        if (auto &known = users[operand]; known.empty() || known.back() != &op)
-          known.push_back(&op);
+        for (Value used : {operand, sourceOf(operand)})
+          if (auto &known = users[used]; known.empty() || known.back() != &op)
+            known.push_back(&op);
     });
     launchesBefore.push_back(launches);
-    launches += !isa<arith::ConstantOp>(op) &&
-                llvm::none_of(op.getResults(), [](Value result) {
-                  return lookThroughViews(result) != result;
-                });
+    launches += !isFree(op);
   }
   // The region that ends with each op, and the last op of each op's region.
   DenseMap<Operation *, Region> regions;
@@ -229,7 +254,7 @@ void FormRegions::form(Block &block) {
     joined.insert(&op);
     for (Value operand : op.getOperands()) {
       Operation *maker = operand.getDefiningOp();
-      auto found = maker ? lastOf.find(maker) : lastOf.end();
+      auto found = merge && maker ? lastOf.find(maker) : lastOf.end();
       if (found == lastOf.end() || joined.contains(maker) ||
           cast<ShapedType>(operand.getType()).getShape() !=
               cast<ShapedType>(op.getResult(0).getType()).getShape())
@@ -249,9 +274,31 @@ void FormRegions::form(Block &block) {
     regions[&op] = std::move(joined);
   }
   for (Operation &op : llvm::make_early_inc_range(block))
-    if (auto found = regions.find(&op);
-        found != regions.end() && found->second.size() > 1)
+    if (auto found = regions.find(&op); found != regions.end())
       replace(found->second);
+  for (auto broadcast :
+       llvm::make_early_inc_range(block.getOps<linalg::BroadcastOp>()))
+    replace(broadcast);
+}
+
+/// Erases a broadcast that only regions read, or stores it for other readers.
+void FormRegions::replace(linalg::BroadcastOp broadcast) {
+  Value result = broadcast->getResult(0);
+  if (!result.use_empty()) {
+    const int64_t rank = cast<ShapedType>(result.getType()).getRank();
+    OpBuilder b(broadcast);
+    auto copy = linalg::GenericOp::create(
+        b, broadcast.getLoc(), result.getType(), broadcast.getInput(),
+        broadcast.getInit(),
+        {mapOf(result, rank), b.getMultiDimIdentityMap(rank)},
+        SmallVector<utils::IteratorType>(rank, utils::IteratorType::parallel),
+        [](OpBuilder &b, Location loc, ValueRange elements) {
+          linalg::YieldOp::create(b, loc, elements.front());
+        });
+    result.replaceAllUsesWith(copy.getResult(0));
+    ++numRegions;
+  }
+  broadcast.erase();
 }
 
 /// Replaces the ops of `region` with one linalg.generic. It computes in f32 and
@@ -263,6 +310,11 @@ void FormRegions::replace(const Region &region) {
   });
   Operation *last = ops.back();
   Interface interface = interfaceOf(region);
+  if (interface.outputs.empty()) {
+    for (Operation *op : llvm::reverse(ops))
+      op->erase();
+    return;
+  }
   OpBuilder b(last);
   Location loc = b.getFusedLoc(
       llvm::map_to_vector(ops, [](Operation *op) { return op->getLoc(); }));
@@ -274,8 +326,12 @@ void FormRegions::replace(const Region &region) {
     inits.push_back(tensor::EmptyOp::create(
         b, loc, shape, getElementTypeOrSelf(output.getType())));
   }
-  SmallVector<AffineMap> maps(interface.inputs.size() + types.size(),
-                              b.getMultiDimIdentityMap(shape.size()));
+  SmallVector<Value> sources = llvm::map_to_vector(interface.inputs, sourceOf);
+  SmallVector<AffineMap> maps =
+      llvm::map_to_vector(interface.inputs, [&](Value input) {
+        return mapOf(input, shape.size());
+      });
+  maps.append(types.size(), b.getMultiDimIdentityMap(shape.size()));
   SmallVector<utils::IteratorType> iterators(shape.size(),
                                              utils::IteratorType::parallel);
   auto emitBody = [&](OpBuilder &b, Location loc, ValueRange elements) {
@@ -320,9 +376,8 @@ void FormRegions::replace(const Region &region) {
           return scalars.lookup(output);
         }));
   };
-  auto generic =
-      linalg::GenericOp::create(b, loc, types, interface.inputs.getArrayRef(),
-                                inits, maps, iterators, emitBody);
+  auto generic = linalg::GenericOp::create(b, loc, types, sources, inits, maps,
+                                           iterators, emitBody);
   for (auto [output, result] :
        llvm::zip_equal(interface.outputs, generic.getResults()))
     output.replaceUsesWithIf(result, [&](OpOperand &use) {

@@ -65,9 +65,6 @@ void te::registerTEKernels(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, arith::ArithDialect *) {
     attachArithKernels(context);
   });
-  registry.addExtension(+[](MLIRContext *context, math::MathDialect *) {
-    attachMathKernels(context);
-  });
   registry.addExtension(+[](MLIRContext *context, linalg::LinalgDialect *) {
     attachLinalgKernels(context);
   });

@@ -327,7 +327,6 @@ void attachCollectiveKernels(MLIRContext *context);
 void attachGroupedKernels(MLIRContext *context);
 void attachLayerKernels(MLIRContext *context);
 void attachLinalgKernels(MLIRContext *context);
-void attachMathKernels(MLIRContext *context);
 void attachMoeKernels(MLIRContext *context);
 void attachProbeKernels(MLIRContext *context);
 void attachProductKernels(MLIRContext *context);

@@ -165,7 +165,8 @@ LaunchOp LaunchEmitter::copy(Location loc, Value from, Value to) {
 LogicalResult te::refuseLaunch(Operation *op) {
   return withData(op->emitError(), {code::kNoKernel})
          << "the runtime has no kernel for '" << op->getName()
-         << "'; expected layers to be replaced with casts and GEMMs before";
+         << "'; expected layers to be replaced with casts and GEMMs, and "
+            "elementwise ops to be formed into regions before";
 }
 
 LogicalResult LaunchEmitter::emit(Operation *op) {

@@ -12,12 +12,13 @@
 
 #include "TEDialect/IR/DiagnosticData.h"
 #include "TEDialect/IR/TE.h"
-#include "TEDialect/TERT/PointwiseOps.h"
+#include "TEDialect/TERT/ElementwiseOps.h"
 #include "TEDialect/Transforms/Import/Passes.h"
 #include "TEDialect/Transforms/Utils/Inline.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/Support/MathExtras.h"
@@ -183,6 +184,21 @@ private:
     if (isa<func::ReturnOp, func::CallOp, tensor::CollapseShapeOp,
             tensor::ExpandShapeOp>(op))
       return;
+    if (auto broadcast = dyn_cast<linalg::BroadcastOp>(op)) {
+      Type element = getElementTypeOrSelf(broadcast.getInput().getType());
+      if (!element.isF32() && !element.isBF16() && !element.isF16())
+        report(op->getLoc()) << "expected a linalg.broadcast of f32, bf16 or "
+                                "f16, but got "
+                             << broadcast.getInput().getType();
+      return;
+    }
+    if (isa<tensor::EmptyOp>(op)) {
+      if (!llvm::all_of(op->getUsers(), llvm::IsaPred<linalg::BroadcastOp>))
+        report(op->getLoc())
+            << "expected a tensor.empty to be only what a linalg.broadcast "
+               "writes";
+      return;
+    }
     if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
       auto elements = dyn_cast<DenseElementsAttr>(constant.getValue());
       // Sizes of groups are i32.
@@ -198,19 +214,28 @@ private:
     Dialect *dialect = op->getDialect();
     if (isa_and_present<TEDialect>(dialect))
       return;
-    if (tert::lookupPointwise(op->getName().getStringRef()))
+    if (auto narrow = dyn_cast<arith::TruncFOp>(op);
+        narrow && narrow.getRoundingmode().value_or(
+                      arith::RoundingMode::to_nearest_even) !=
+                      arith::RoundingMode::to_nearest_even) {
+      report(op->getLoc())
+          << "expected 'roundingmode' to be to_nearest_even, the only one that "
+             "code is generated for";
+      return;
+    }
+    if (tert::isElementwiseOp(op->getName().getStringRef()))
       return;
     if (isa_and_present<arith::ArithDialect, math::MathDialect>(dialect)) {
       InFlightDiagnostic diagnostic = report(op->getLoc(), code::kNoKernel);
       diagnostic << "the runtime has no kernel for '" << op->getName()
                  << "'; of arith and math it has ";
-      llvm::interleaveComma(
-          tert::getPointwiseOps(), diagnostic,
-          [&](const tert::PointwiseOp &known) { diagnostic << known.name; });
+      llvm::interleaveComma(tert::getElementwiseOps(), diagnostic,
+                            [&](StringRef known) { diagnostic << known; });
       return;
     }
     report(op->getLoc()) << "expected a te op, elementwise arith or math, a "
-                            "tensor reshape or a constant, but got '"
+                            "tensor reshape, a linalg.broadcast or a constant, "
+                            "but got '"
                          << op->getName() << "'";
   }
 

@@ -13,6 +13,7 @@
 #include "TEDialect/Transforms/Instrument/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 namespace mlir::te {
@@ -45,9 +46,9 @@ static bool isFloat(Type type) {
 /// Whether `op` cannot compute NaN or infinity from finite operands.
 static bool keepsFinite(Operation *op) {
   return isa<arith::ConstantOp, ResidualOp, tensor::CollapseShapeOp,
-             tensor::ExpandShapeOp, AmaxOp, AmaxRowsOp, PartialAmaxOp,
-             AmaxReduceOp, ComputeScaleOp, DelayedScalingUpdateOp,
-             TensorStatsOp>(op);
+             tensor::ExpandShapeOp, tensor::EmptyOp, linalg::BroadcastOp,
+             AmaxOp, AmaxRowsOp, PartialAmaxOp, AmaxReduceOp, ComputeScaleOp,
+             DelayedScalingUpdateOp, TensorStatsOp>(op);
 }
 
 /// The description of a row of counts, which te-run prints.

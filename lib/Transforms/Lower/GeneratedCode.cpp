@@ -33,6 +33,11 @@ public:
       inputs.push_back(type);
     for (Type type : body.getTerminator()->getOperandTypes())
       outputs.push_back(type);
+    maps.assign(inputs.size(),
+                AffineMap::getMultiDimIdentityMap(1, b.getContext()));
+    if (std::optional<ArrayAttr> given = launch.getMaps())
+      maps = llvm::map_to_vector(given->getAsValueRange<AffineMapAttr>(),
+                                 [](AffineMap map) { return map; });
   }
 
   void emitHost();
@@ -75,6 +80,16 @@ private:
     return isDevice || type.isF32() ? type : b.getI16Type();
   }
 
+  /// The index into input `i` for element `index` of the outputs.
+  Value place(unsigned i, Value index) {
+    return evaluate(maps[i].getResult(0), index);
+  }
+  Value evaluate(AffineExpr expr, Value index);
+
+  /// Loads what a vector of `length` elements from `index` on, a multiple of
+  /// `length`, needs of input `i`.
+  Value loadVector(unsigned i, Value pointer, Value index, int64_t length);
+
   /// Emits code that loads, computes and stores the element `index`.
   void computeElement(ArrayRef<Value> pointers, Value index);
 
@@ -85,6 +100,8 @@ private:
   Location loc;
   Block &body;
   SmallVector<Type> inputs, outputs;
+  /// From an element of the outputs to that of each input.
+  SmallVector<AffineMap> maps;
   bool isDevice = false;
 };
 
@@ -186,11 +203,91 @@ SmallVector<Value> FunctionEmitter::compute(ValueRange elements) {
   return llvm::map_to_vector(body.getTerminator()->getOperands(), of);
 }
 
+/// Indices and divisors are not negative, so that division needs no sign.
+Value FunctionEmitter::evaluate(AffineExpr expr, Value index) {
+  if (auto constant = dyn_cast<AffineConstantExpr>(expr))
+    return number(index.getType(), constant.getValue());
+  auto binary = dyn_cast<AffineBinaryOpExpr>(expr);
+  if (!binary)
+    return index;
+  Value left = evaluate(binary.getLHS(), index),
+        right = evaluate(binary.getRHS(), index);
+  switch (expr.getKind()) {
+  case AffineExprKind::Add:
+    return LLVM::AddOp::create(b, loc, left, right);
+  case AffineExprKind::Mul:
+    return LLVM::MulOp::create(b, loc, left, right);
+  case AffineExprKind::FloorDiv:
+    return LLVM::UDivOp::create(b, loc, left, right);
+  case AffineExprKind::Mod:
+    return LLVM::URemOp::create(b, loc, left, right);
+  default:
+    llvm_unreachable("the verifier of tert.launch admits no other expression");
+  }
+}
+
+/// Whether `expr` has one value for the `length` elements from each multiple of
+/// `length` on.
+static bool isUniform(AffineExpr expr, int64_t length) {
+  if (isa<AffineConstantExpr>(expr))
+    return true;
+  auto binary = dyn_cast<AffineBinaryOpExpr>(expr);
+  if (!binary)
+    return false;
+  if (expr.getKind() == AffineExprKind::FloorDiv &&
+      isa<AffineDimExpr>(binary.getLHS()))
+    return cast<AffineConstantExpr>(binary.getRHS()).getValue() % length == 0;
+  return isUniform(binary.getLHS(), length) &&
+         isUniform(binary.getRHS(), length);
+}
+
+/// Whether `expr` has consecutive values for these elements, the first of them
+/// a multiple of `length`.
+static bool isConsecutive(AffineExpr expr, int64_t length) {
+  if (isa<AffineDimExpr>(expr))
+    return true;
+  auto binary = dyn_cast<AffineBinaryOpExpr>(expr);
+  if (!binary)
+    return false;
+  auto isMultiple = [&](AffineExpr of) { return of.isMultipleOf(length); };
+  if (expr.getKind() == AffineExprKind::Mod)
+    return isa<AffineDimExpr>(binary.getLHS()) && isMultiple(binary.getRHS());
+  for (auto [some, other] : {std::pair(binary.getLHS(), binary.getRHS()),
+                             std::pair(binary.getRHS(), binary.getLHS())})
+    if (expr.getKind() == AffineExprKind::Add && isConsecutive(some, length) &&
+        isUniform(other, length) && isMultiple(other))
+      return true;
+  return false;
+}
+
+Value FunctionEmitter::loadVector(unsigned i, Value pointer, Value index,
+                                  int64_t length) {
+  const AffineExpr map = maps[i].getResult(0);
+  const Type vector = VectorType::get(length, inputs[i]);
+  if (isConsecutive(map, length))
+    return LLVM::LoadOp::create(b, loc, vector,
+                                at(pointer, inputs[i], place(i, index)),
+                                /*alignment=*/16);
+  const bool isOne = isUniform(map, length);
+  Value loaded = LLVM::PoisonOp::create(b, loc, vector), element;
+  for (int64_t lane = 0; lane < length; ++lane) {
+    if (lane == 0 || !isOne) {
+      Value next =
+          LLVM::AddOp::create(b, loc, index, number(index.getType(), lane));
+      element = LLVM::LoadOp::create(b, loc, inputs[i],
+                                     at(pointer, inputs[i], place(i, next)));
+    }
+    loaded = LLVM::InsertElementOp::create(b, loc, loaded, element,
+                                           number(b.getI32Type(), lane));
+  }
+  return loaded;
+}
+
 void FunctionEmitter::computeElement(ArrayRef<Value> pointers, Value index) {
   SmallVector<Value> elements;
-  for (auto [type, pointer] : llvm::zip(inputs, pointers))
-    elements.push_back(
-        LLVM::LoadOp::create(b, loc, storage(type), at(pointer, type, index)));
+  for (auto [i, type] : llvm::enumerate(inputs))
+    elements.push_back(LLVM::LoadOp::create(
+        b, loc, storage(type), at(pointers[i], type, place(i, index))));
   for (auto [type, pointer, result] : llvm::zip_equal(
            outputs, pointers.drop_front(inputs.size()), compute(elements)))
     LLVM::StoreOp::create(b, loc, result, at(pointer, type, index));
@@ -265,10 +362,8 @@ void FunctionEmitter::emitDevice() {
     Value place = LLVM::AddOp::create(b, loc, thread, wide(v * kBlock));
     place = LLVM::MulOp::create(b, loc, place, wide(length));
     places.push_back(LLVM::AddOp::create(b, loc, first, place));
-    for (auto [type, pointer] : llvm::zip(inputs, pointers))
-      loaded[v].push_back(LLVM::LoadOp::create(
-          b, loc, VectorType::get(length, type),
-          at(pointer, type, places.back()), /*alignment=*/16));
+    for (unsigned i = 0; i < inputs.size(); ++i)
+      loaded[v].push_back(loadVector(i, pointers[i], places.back(), length));
   }
   for (int64_t v = 0; v < vectors; ++v) {
     SmallVector<Value> results;
@@ -324,6 +419,8 @@ LLVM::GlobalOp GeneratedCode::get(tert::LaunchOp launch) {
   flags.useLocalScope();
   for (Type type : launch.getBody().getArgumentTypes())
     text << type << ' ';
+  if (std::optional<ArrayAttr> maps = launch.getMaps())
+    text << *maps;
   for (Operation &op : launch.getBody().front())
     op.print(text, flags);
   LLVM::GlobalOp &record = records[key];

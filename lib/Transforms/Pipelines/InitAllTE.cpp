@@ -23,6 +23,7 @@
 #include "mlir/Dialect/Func/Extensions/InlinerExtension.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -32,8 +33,8 @@ using namespace mlir;
 
 void te::registerAllTEDialects(DialectRegistry &registry) {
   registry.insert<te::TEDialect, tert::TERTDialect, arith::ArithDialect,
-                  func::FuncDialect, math::MathDialect, scf::SCFDialect,
-                  tensor::TensorDialect, LLVM::LLVMDialect>();
+                  func::FuncDialect, linalg::LinalgDialect, math::MathDialect,
+                  scf::SCFDialect, tensor::TensorDialect, LLVM::LLVMDialect>();
   func::registerInlinerExtension(registry);
   registerTEGradients(registry);
   registerTEKernels(registry);

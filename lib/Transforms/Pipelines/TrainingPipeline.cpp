@@ -149,8 +149,7 @@ void populateSchedule(OpPassManager &manager,
   // Before order decides memory, and after the last pass that places ops.
   manager.addNestedPass<func::FuncOp>(createHoistSumsPass());
   // After sums have their place, which decides what can run together.
-  if (options.fuse)
-    manager.addNestedPass<func::FuncOp>(createFormRegionsPass());
+  manager.addNestedPass<func::FuncOp>(createFormRegionsPass({options.fuse}));
   manager.addPass(createConvertToTERTPass());
   // After ops became launches, and before memory depends on their order.
   if (options.overlap != "never")

@@ -63,10 +63,9 @@ private:
 
 /// True if `launch` reads the buffer of `input` only as inputs whose memory
 /// `output` may reuse.
-static bool isReadOnlyAs(const tert::KernelInfo &kernel, LaunchOp launch,
-                         unsigned input, unsigned output) {
+static bool isReadOnlyAs(LaunchOp launch, unsigned input, unsigned output) {
   for (auto [index, buffer] : llvm::enumerate(launch.getBuffers()))
-    if (buffer == launch.getBuffers()[input] && !kernel.mayShare(index, output))
+    if (buffer == launch.getBuffers()[input] && !launch.mayShare(index, output))
       return false;
   return true;
 }
@@ -103,7 +102,6 @@ LogicalResult PlanMemory::plan(func::FuncOp function) {
   numBuffers += lifetimes.size();
 
   for (LaunchOp launch : launches) {
-    const tert::KernelInfo *kernel = tert::lookupKernel(launch.getKernel());
     for (auto [output, written] : llvm::enumerate(launch.getBuffers()))
       for (auto [input, read] : llvm::enumerate(launch.getBuffers())) {
         auto from = numbers.find(read), to = numbers.find(written);
@@ -112,8 +110,8 @@ LogicalResult PlanMemory::plan(func::FuncOp function) {
         // sizes.
         if (from != numbers.end() && to != numbers.end() &&
             read.getType() == written.getType() &&
-            kernel->mayShare(input, output) &&
-            isReadOnlyAs(*kernel, launch, input, output) &&
+            launch.mayShare(input, output) &&
+            isReadOnlyAs(launch, input, output) &&
             isLastOn(order, positions, read, launch) &&
             planner.share(from->second, to->second))
           ++numShared;

@@ -11,6 +11,7 @@
 #include "TEDialect/IR/TE.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/Matchers.h"
@@ -43,11 +44,12 @@ bool hasType(Operation *op, function_ref<bool(Type)> predicate) {
 bool isCall(Operation *op, BlockFacts &) { return isa<func::CallOp>(op); }
 
 bool isNotTensorCode(Operation *op, BlockFacts &) {
-  if (isStructure(op) || inDialect(op, "te"))
+  if (isStructure(op) || inDialect(op, "te") ||
+      isa<linalg::BroadcastOp>(op->getParentOp()))
     return false;
   StringRef name = op->getName().getStringRef();
   if (name == "tensor.collapse_shape" || name == "tensor.expand_shape" ||
-      name == "arith.constant")
+      name == "arith.constant" || isa<linalg::BroadcastOp, tensor::EmptyOp>(op))
     return false;
   return !(inDialect(op, "arith") || inDialect(op, "math")) ||
          !OpTrait::hasElementwiseMappableTraits(op);
@@ -75,6 +77,7 @@ bool mayCross(Value value) {
       isa_and_present<AllGatherOp, tensor::ExpandShapeOp>(op))
     return mayCross(op->getOperand(0));
   if (isa<BlockArgument>(value) || value.getDefiningOp<ResidualOp>() ||
+      value.getDefiningOp<tensor::EmptyOp>() ||
       matchPattern(value, m_Constant()))
     return true;
   auto shaped = dyn_cast<ShapedType>(value.getType());
@@ -145,8 +148,8 @@ constexpr StageRule rules[] = {
     {Stage::Import, Stage::Schedule, "no-calls", "every call is inlined",
      isCall},
     {Stage::Import, Stage::Fuse, "tensor-code",
-     "every op is te, elementwise arith or math, a tensor reshape or a "
-     "constant",
+     "every op is te, elementwise arith or math, a tensor reshape, a "
+     "linalg.broadcast or a constant",
      isNotTensorCode},
     {Stage::Import, Stage::Fuse, "static-shapes", "every shape is static",
      hasDynamicShape},

@@ -145,3 +145,59 @@ func.func @launch_c7_size(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
   }
   return
 }
+
+// -----
+func.func @launch_c8(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
+  %none = tert.null : !tert.buffer<0>
+  // expected-error @below {{expected 'maps' to be a map of one dimension to one result for each of 1 inputs}}
+  tert.launch "generated" {count = 64 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none) maps [affine_map<(d0, d1) -> (d0)>]
+    : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
+  ^bb0(%in: f32):
+    tert.yield %in : f32
+  }
+  return
+}
+
+// -----
+func.func @launch_c7_reach(%x: !tert.buffer<32>, %y: !tert.buffer<256>) {
+  %none = tert.null : !tert.buffer<0>
+  // expected-error @below {{expected a buffer of 16 elements of type 'f32', but got one of 32 bytes}}
+  tert.launch "generated" {count = 64 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none) maps [affine_map<(d0) -> (d0 mod 16)>]
+    : !tert.buffer<32>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
+  ^bb0(%in: f32):
+    tert.yield %in : f32
+  }
+  return
+}
+
+// -----
+func.func @launch_c8_kernel(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
+  // expected-error @below {{expected no 'maps' for kernel 'copy'}}
+  tert.launch "copy" {bytes = 256 : i64} (%x, %y) maps [affine_map<(d0) -> (d0)>] : !tert.buffer<256>, !tert.buffer<256>
+  return
+}
+
+// -----
+func.func @launch_c5_maps(%x: !tert.buffer<256>) {
+  %none = tert.null : !tert.buffer<0>
+  // expected-error @below {{kernel 'generated' cannot write 'out0' into the buffer of 'in0'}}
+  tert.launch "generated" {count = 128 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %x, %none, %none, %none) maps [affine_map<(d0) -> (d0 mod 64)>]
+    : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
+  ^bb0(%in: f32):
+    %out = arith.truncf %in : f32 to bf16
+    tert.yield %out : bf16
+  }
+  return
+}
+
+// -----
+func.func @launch_c8_expression(%x: !tert.buffer<0>, %y: !tert.buffer<0>) {
+  %none = tert.null : !tert.buffer<0>
+  // expected-error @below {{expected 'maps' of sums, products, floordiv and mod that stay within 64 bits}}
+  tert.launch "generated" {count = 0 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none) maps [affine_map<(d0) -> (d0 ceildiv 2)>]
+    : !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
+  ^bb0(%in: f32):
+    tert.yield %in : f32
+  }
+  return
+}

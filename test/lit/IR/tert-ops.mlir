@@ -11,9 +11,8 @@ func.func @round_trip(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
   %q = tert.alloc "q.data" cached_cast offset 4096 : !tert.buffer<64>
   // CHECK: %[[NULL:.*]] = tert.null : !tert.buffer<0>
   %null = tert.null : !tert.buffer<0>
-  // CHECK: tert.launch "pointwise" {count = 64 : i64, op = 17 : i32, out_type = 0 : i32, type = 0 : i32}(%{{.*}}, %[[NULL]], %{{.*}}) : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<256>
-  tert.launch "pointwise" {count = 64 : i64, op = 17 : i32, out_type = 0 : i32, type = 0 : i32}
-    (%x, %null, %h) : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<256>
+  // CHECK: tert.launch "fill" {count = 64 : i64, type = 0 : i32, value = 1.000000e+00 : f32}(%{{.*}}, %[[NULL]]) : !tert.buffer<256>, !tert.buffer<0>
+  tert.launch "fill" {count = 64 : i64, type = 0 : i32, value = 1.0 : f32} (%h, %null) : !tert.buffer<256>, !tert.buffer<0>
   // CHECK: tert.launch "copy" {bytes = 256 : i64}
   tert.launch "copy" {bytes = 256 : i64} (%h, %y) : !tert.buffer<256>, !tert.buffer<256>
   // CHECK: tert.launch "all_reduce_max" {count = 64 : i64, group_id = 0 : i32}(%{{.*}}, %{{.*}}) side : !tert.buffer<256>
@@ -34,9 +33,9 @@ func.func @launches_have_effects(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
 
 // Elementwise kernels may write to the memory that they read (launch-c5).
 // CHECK-LABEL: func.func @in_place
-func.func @in_place(%x: !tert.buffer<256>) {
-  // CHECK: tert.launch "pointwise"
-  tert.launch "pointwise" {count = 64 : i64, op = 0 : i32, out_type = 0 : i32, type = 0 : i32}
-    (%x, %x, %x) : !tert.buffer<256>, !tert.buffer<256>, !tert.buffer<256>
+func.func @in_place(%x: !tert.buffer<256>, %b: !tert.buffer<256>) {
+  // CHECK: tert.launch "bias_add"
+  tert.launch "bias_add" {cols = 64 : i64, rows = 1 : i64, type = 0 : i32}
+    (%x, %b, %x) : !tert.buffer<256>, !tert.buffer<256>, !tert.buffer<256>
   return
 }

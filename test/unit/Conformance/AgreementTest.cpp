@@ -368,15 +368,6 @@ TEST_P(Agreement, Elementwise) {
   forEachInput([&](int64_t rows, int64_t cols, int32_t type, const char *kind) {
     const int64_t count = rows * cols;
     const Array a = makeArray(kind, type, count, 1);
-    const Array b = makeArray(kind, type, count, 2);
-    for (int op :
-         {TE_RT_ADD, TE_RT_SUB, TE_RT_MUL, TE_RT_DIV, TE_RT_MAX, TE_RT_MIN,
-          TE_RT_CAST, TE_RT_NEG, TE_RT_EXP, TE_RT_TANH, TE_RT_SQRT})
-      for (int32_t outType : kTypes)
-        check(label("pointwise", rows, cols, type, kind) + std::to_string(op),
-              TE_PLAN(pointwise, count, op, type, outType),
-              {in(a.bytes), op < TE_RT_CAST ? in(b.bytes) : none()},
-              {{outType, count}});
     check("fill", TE_PLAN(fill, count, type, 0.3f), {}, {{type, count}});
     check("copy", TE_PLAN(copy, static_cast<int64_t>(a.bytes.size())),
           {in(a.bytes)}, {{type, count}});

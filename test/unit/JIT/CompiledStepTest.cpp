@@ -174,10 +174,11 @@ TEST(CompiledStep, TakesAndReturnsScaledValues) {
 /// Plans may store their buffers, so equal launches do not share a plan.
 TEST(CompiledStep, PlansEveryLaunch) {
   auto step = compileOrFail(R"(
-    func.func @step(%a: tensor<2xf32> {te.name = "a"}) -> tensor<2xf32> {
-      %b = arith.addf %a, %a : tensor<2xf32>
-      %c = arith.addf %b, %a : tensor<2xf32>
-      return %c : tensor<2xf32>
+    func.func @step(%a: tensor<2xf32> {te.name = "a"}) -> tensor<1x2xf32> {
+      %row = tensor.expand_shape %a [[0, 1]] output_shape [1, 2] : tensor<2xf32> into tensor<1x2xf32>
+      %b = te.bias_add %row, %a : tensor<1x2xf32>, tensor<2xf32>
+      %c = te.bias_add %b, %a : tensor<1x2xf32>, tensor<2xf32>
+      return %c : tensor<1x2xf32>
     })");
   ASSERT_TRUE(step);
   EXPECT_EQ(step->compiled().module().num_plans, 2);

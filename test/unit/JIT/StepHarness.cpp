@@ -46,6 +46,7 @@ std::unique_ptr<Step> Step::compile(const std::string &text,
   if (!module)
     return nullptr;
   PassManager passes(&made->context);
+  passes.addNestedPass<func::FuncOp>(createFormRegionsPass());
   passes.addPass(createConvertToTERTPass());
   passes.addPass(createPlanMemoryPass());
   passes.addPass(createConvertTERTToLLVMPass());

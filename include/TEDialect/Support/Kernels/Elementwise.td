@@ -34,17 +34,6 @@ def fill : Kernel<Elementwise> {
   let Buffers = (buffers Out<["count"], "type">:$y, InOpt<["1"], "f32">:$skip);
 }
 
-def pointwise : Kernel<Elementwise> {
-  let Description = [{
-    One elementwise te_rt_pointwise_op, computed in f32 and rounded once to out_type.
-    Only binary operators have `b`.
-  }];
-  let Parameters = (parameters Dim:$count, PointwiseOp:$op, WideType:$type, WideType:$out_type);
-  let Buffers = (buffers In<["count"], "type">:$a, InOpt<["count"], "type">:$b,
-                         Out<["count"], "out_type">:$out);
-  let Reuses = [MayReuse<"out", "a">, MayReuse<"out", "b">];
-}
-
 def generated : Kernel<Elementwise> {
   let Description = [{
     Runs code that the compiler generated for one step: out0[i], out1[i], ... from

@@ -4,8 +4,7 @@ def Layers : Family<"Norms, biases, embeddings and losses", 3>;
 
 def bias_add : Kernel<Layers> {
   let Description = [{
-    y[r, c] = x[r, c] + bias[c], in f32 and rounded once, like the addition of
-    pointwise.
+    y[r, c] = x[r, c] + bias[c], in f32 and rounded once.
   }];
   let Parameters = (parameters Dim:$rows, Dim:$cols, WideType:$type);
   let Buffers = (buffers In<["rows", "cols"], "type">:$x, In<["cols"], "type">:$bias,

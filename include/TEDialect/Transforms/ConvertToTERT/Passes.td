@@ -17,19 +17,20 @@ def ConvertToTERTPass : Pass<"te-convert-to-tert", "ModuleOp"> {
     it; otherwise, a copy at the end of the step does. Private functions that
     are not called are erased.
 
-    The pass needs calls to be inlined and layers to be replaced by casts and
-    GEMMs. It leaves no op of `te`, and no type of `te` except in
-    `tert.signature`. It is the last pass before memory is planned, because from
-    here on the order of launches decides how much memory is used.
+    The pass needs calls to be inlined, layers to be replaced by casts and GEMMs,
+    and elementwise ops to be formed into regions by `te-form-regions`. It leaves
+    no op of `te`, and no type of `te` except in `tert.signature`. It is the last
+    pass before memory is planned, because from here on the order of launches
+    decides how much memory is used.
 
     ```mlir
-    func.func @f(%x: tensor<64xf32> {te.name = "x"}) -> (tensor<64xf32> {te.name = "x"}) {
-      %y = arith.addf %x, %x : tensor<64xf32>
-      return %y : tensor<64xf32>
+    func.func @f(%x: tensor<1x64xf32> {te.name = "x"}, %b: tensor<64xf32> {te.name = "b"}) -> (tensor<1x64xf32> {te.name = "x"}) {
+      %y = te.bias_add %x, %b : tensor<1x64xf32>, tensor<64xf32>
+      return %y : tensor<1x64xf32>
     }
     // becomes
-    func.func @f(%x: !tert.buffer<256>, %unused: !tert.buffer<256>) attributes {tert.signature = [...]} {
-      tert.launch "pointwise" {count = 64 : i64, op = 0 : i32, out_type = 0 : i32, type = 0 : i32} (%x, %x, %x) : ...
+    func.func @f(%x: !tert.buffer<256>, %b: !tert.buffer<256>, %unused: !tert.buffer<256>) attributes {tert.signature = [...]} {
+      tert.launch "bias_add" {cols = 64 : i64, rows = 1 : i64, type = 0 : i32} (%x, %b, %x) : ...
       return
     }
     ```
@@ -74,11 +75,12 @@ def HoistSumsPass : Pass<"te-hoist-sums", "func::FuncOp"> {
 }
 
 def FormRegionsPass : Pass<"te-form-regions", "func::FuncOp"> {
-  let summary = "fuse elementwise ops of one shape into one launch";
+  let summary = "form launches of elementwise ops, fused where they can be";
   let description = [{
     Elementwise `arith` and `math` ops on tensors of one shape (a *region*) become
-    one `linalg.generic`, for which code is generated. Intermediate values are not
-    stored, and each input is read once. The result of every op is still rounded to
+    one `linalg.generic`, for which code is generated; an op that is merged with no
+    other is a region of its own. Intermediate values are not stored, and each input
+    is read once. The result of every op is still rounded to
     its type, so that no bit changes. The region of an operand is merged with its
     reader, and is then computed at the position of the reader, unless
 
@@ -104,6 +106,10 @@ def FormRegionsPass : Pass<"te-form-regions", "func::FuncOp"> {
     } -> tensor<64x32xbf16>
     ```
   }];
+  let options = [
+    Option<"merge", "merge", "bool", "true",
+           "merge ops; otherwise each one is a region of its own">
+  ];
   let dependentDialects = ["::mlir::linalg::LinalgDialect",
                            "::mlir::tensor::TensorDialect"];
   let statistics = [

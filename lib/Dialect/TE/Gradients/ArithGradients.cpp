@@ -11,6 +11,7 @@
 #include "TEDialect/IR/TE.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
@@ -129,6 +130,61 @@ void apply(tensor::ExpandShapeOp op, Rule rule) {
   });
 }
 
+/// The reassociation that makes a matrix of a tensor of `rank` dimensions,
+/// whose columns are the dimensions from `split` on.
+SmallVector<ReassociationIndices> matrixGroups(int64_t split, int64_t rank) {
+  SmallVector<ReassociationIndices> groups(2);
+  for (int64_t axis = 0; axis < rank; ++axis)
+    groups[axis >= split].push_back(axis);
+  return groups;
+}
+
+/// A broadcast along leading dimensions: the sum over the rows of a matrix
+/// whose columns are the elements of the operand.
+LogicalResult differentiateBroadcast(linalg::BroadcastOp op, Rule rule) {
+  if (!rule.adjoints.wants(op.getInput()))
+    return success();
+  auto from = cast<RankedTensorType>(op.getInput().getType()),
+       to = cast<RankedTensorType>(op->getResult(0).getType());
+  const int64_t added = op.getDimensions().size();
+  if (added == 0) {
+    rule.adjoints.add(op.getInput(), rule.dy);
+    return success();
+  }
+  if (from.getRank() == 0 ||
+      op.getDimensions() !=
+          ArrayRef(llvm::to_vector(llvm::seq<int64_t>(added))))
+    return op.emitOpError()
+           << "expected a broadcast that is differentiated to add leading "
+              "dimensions to at least one, but got dimensions = ["
+           << op.getDimensions() << "] of " << from;
+  Value dy = rule.dy;
+  if (to.getRank() > 2)
+    dy = tensor::CollapseShapeOp::create(rule.b, rule.loc, dy,
+                                         matrixGroups(added, to.getRank()));
+  auto vector =
+      RankedTensorType::get(from.getNumElements(), from.getElementType());
+  Value db = BiasGradOp::create(rule.b, rule.loc, vector, dy);
+  if (from.getRank() > 1) {
+    ReassociationIndices all =
+        llvm::to_vector(llvm::seq<int64_t>(from.getRank()));
+    db = tensor::ExpandShapeOp::create(rule.b, rule.loc, from, db, {all});
+  }
+  rule.adjoints.add(op.getInput(), db);
+  return success();
+}
+
+struct BroadcastGradient
+    : DifferentiableOpInterface::ExternalModel<BroadcastGradient,
+                                               linalg::BroadcastOp> {
+  LogicalResult differentiate(Operation *op, OpBuilder &builder,
+                              AdjointContext &adjoints) const {
+    return differentiateBroadcast(
+        cast<linalg::BroadcastOp>(op),
+        Rule{builder, op->getLoc(), adjoints, adjoints.get(op->getResult(0))});
+  }
+};
+
 template <typename Op>
 struct Gradient : DifferentiableOpInterface::ExternalModel<Gradient<Op>, Op> {
   LogicalResult differentiate(Operation *op, OpBuilder &builder,
@@ -152,6 +208,9 @@ void te::registerTEGradients(DialectRegistry &registry) {
   });
   registry.addExtension(+[](MLIRContext *context, math::MathDialect *) {
     attach<math::ExpOp, math::TanhOp, math::SqrtOp>(context);
+  });
+  registry.addExtension(+[](MLIRContext *context, linalg::LinalgDialect *) {
+    linalg::BroadcastOp::attachInterface<BroadcastGradient>(*context);
   });
   registry.addExtension(+[](MLIRContext *context, tensor::TensorDialect *) {
     attach<tensor::CollapseShapeOp, tensor::ExpandShapeOp>(context);

@@ -4,6 +4,7 @@
 #include "TEDialect/IR/TE.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/ADT/StringExtras.h"
@@ -126,6 +127,27 @@ struct ReshapeAxes
   }
 };
 
+/// The axes of the operand are those of the result that it has.
+struct BroadcastAxes
+    : AxisRelationOpInterface::ExternalModel<BroadcastAxes,
+                                             linalg::BroadcastOp> {
+  AxisRelation getAxisRelation(Operation *op) const {
+    auto broadcast = cast<linalg::BroadcastOp>(op);
+    SmallVector<std::string> result, operand;
+    for (int64_t axis = 0, rank = broadcast.getInit().getType().getRank();
+         axis < rank; ++axis) {
+      result.push_back("f" + std::to_string(axis));
+      if (!llvm::is_contained(broadcast.getDimensions(), axis))
+        operand.push_back(result.back());
+    }
+    AxisRelation relation(op);
+    relation.operands("input", broadcast.getInput(), llvm::join(operand, " "));
+    relation.operands("init", broadcast.getInit(), llvm::join(result, " "));
+    relation.results("result", op->getResults(), llvm::join(result, " "));
+    return relation;
+  }
+};
+
 template <typename Op>
 struct StoredForm : StoredFormOpInterface::ExternalModel<StoredForm<Op>, Op> {};
 
@@ -140,6 +162,7 @@ void te::attachMeaningOfOtherDialects(MLIRContext *context) {
   attach<ZeroKeepingAxes, arith::AddFOp, arith::SubFOp, arith::MulFOp,
          arith::ExtFOp, arith::TruncFOp>(context);
   attach<ReshapeAxes, tensor::CollapseShapeOp, tensor::ExpandShapeOp>(context);
+  linalg::BroadcastOp::attachInterface<BroadcastAxes>(*context);
   attach<StoredForm, arith::ExtFOp, arith::TruncFOp>(context);
   for (RegisteredOperationName op : context->getRegisteredOperations())
     if (isa<arith::ArithDialect, math::MathDialect>(op.getDialect()) &&

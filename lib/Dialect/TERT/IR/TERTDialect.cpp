@@ -5,12 +5,13 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "TEDialect/TERT/ElementwiseOps.h"
 #include "TEDialect/TERT/KernelTable.h"
-#include "TEDialect/TERT/PointwiseOps.h"
 #include "TEDialect/TERT/TERT.h"
 
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/CheckedArithmetic.h"
 
 using namespace mlir;
 using namespace mlir::tert;
@@ -137,10 +138,41 @@ static bool isScalarCode(Operation &op) {
     return op.getResult(0).getType().isF32();
   if (name == "arith.truncf")
     return op.getOperand(0).getType().isF32() && !op.hasAttr("roundingmode");
-  if (name != "arith.constant" && !lookupPointwise(name))
+  if (name != "arith.constant" && !isElementwiseOp(name))
     return false;
   return op.getResult(0).getType().isF32() &&
          llvm::all_of(op.getOperandTypes(), isF32);
+}
+
+/// The largest value of `expr` for dimensions from 0 to `last`; nothing if that
+/// cannot be said.
+static std::optional<int64_t> maximumOf(AffineExpr expr, int64_t last) {
+  if (auto constant = dyn_cast<AffineConstantExpr>(expr))
+    return constant.getValue();
+  if (isa<AffineDimExpr>(expr))
+    return last;
+  auto binary = dyn_cast<AffineBinaryOpExpr>(expr);
+  if (!binary)
+    return std::nullopt;
+  std::optional<int64_t> left = maximumOf(binary.getLHS(), last),
+                         right = maximumOf(binary.getRHS(), last);
+  if (!left || !right || *left < 0 || *right < 0)
+    return std::nullopt;
+  if (expr.getKind() == AffineExprKind::Add)
+    return llvm::checkedAdd(*left, *right);
+  // The others have a constant on the right.
+  if (!isa<AffineConstantExpr>(binary.getRHS()) || *right == 0)
+    return std::nullopt;
+  switch (expr.getKind()) {
+  case AffineExprKind::Mul:
+    return llvm::checkedMul(*left, *right);
+  case AffineExprKind::FloorDiv:
+    return *left / *right;
+  case AffineExprKind::Mod:
+    return std::min(*left, *right - 1);
+  default:
+    return std::nullopt;
+  }
 }
 
 /// The body of generated code has an element of each buffer, of its size.
@@ -151,7 +183,9 @@ static LogicalResult verifyBody(LaunchOp op, const KernelInfo &kernel) {
     return op.emitOpError() << "expected " << (isGenerated ? "a" : "no")
                             << " 'body' for kernel '" << kernel.name << "'";
   if (!isGenerated)
-    return success();
+    return op.getMaps() ? op.emitOpError() << "expected no 'maps' for kernel '"
+                                           << kernel.name << "'"
+                        : success();
   Block &body = op.getBody().front();
   SmallVector<Value> buffers[2];
   for (auto [info, buffer] : llvm::zip_equal(kernel.buffers, op.getBuffers()))
@@ -171,23 +205,67 @@ static LogicalResult verifyBody(LaunchOp op, const KernelInfo &kernel) {
                 "conversions between f32 and bf16 or f16";
   const int64_t count =
       cast<IntegerAttr>(op.getParameters().get("count")).getInt();
-  auto verifySize = [&](Type element, Value buffer) -> LogicalResult {
+  auto verifySize = [&](Type element, Value buffer,
+                        int64_t expected) -> LogicalResult {
     const int64_t bytes = cast<BufferType>(buffer.getType()).getBytes();
     if ((element.isF32() || element.isBF16() || element.isF16()) &&
-        count >= 0 && count == bytes * 8 / element.getIntOrFloatBitWidth())
+        count >= 0 && expected == bytes * 8 / element.getIntOrFloatBitWidth())
       return success();
     return op.emitOpError()
-           << "expected a buffer of " << count << " elements of type "
+           << "expected a buffer of " << expected << " elements of type "
            << element << ", but got one of " << bytes << " bytes";
   };
-  for (auto [argument, buffer] :
-       llvm::zip_equal(body.getArguments(), buffers[0]))
-    if (failed(verifySize(argument.getType(), buffer)))
+  // launch-c8
+  SmallVector<AffineMap> maps(buffers[0].size());
+  if (std::optional<ArrayAttr> given = op.getMaps()) {
+    maps = llvm::map_to_vector(given->getAsValueRange<AffineMapAttr>(),
+                               [](AffineMap map) { return map; });
+    if (maps.size() != buffers[0].size() ||
+        llvm::any_of(maps, [](AffineMap map) {
+          return map.getNumInputs() != 1 || map.getNumResults() != 1;
+        }))
+      return op.emitOpError() << "expected 'maps' to be a map of one dimension "
+                                 "to one result for each of "
+                              << buffers[0].size() << " inputs";
+  }
+  for (auto [argument, buffer, map] :
+       llvm::zip_equal(body.getArguments(), buffers[0], maps)) {
+    int64_t size = count;
+    if (map) {
+      const std::optional<int64_t> last =
+          maximumOf(map.getResult(0), std::max<int64_t>(count - 1, 0));
+      if (!last || *last == std::numeric_limits<int64_t>::max())
+        return op.emitOpError()
+               << "expected 'maps' of sums, products, floordiv and mod that "
+                  "stay within 64 bits, but got "
+               << AffineMapAttr::get(map);
+      // Nothing is read, whatever the size.
+      if (count == 0)
+        continue;
+      size = *last + 1;
+    }
+    if (failed(verifySize(argument.getType(), buffer, size)))
       return failure();
+  }
   for (auto [value, buffer] : llvm::zip_equal(yield->getOperands(), buffers[1]))
-    if (failed(verifySize(value.getType(), buffer)))
+    if (failed(verifySize(value.getType(), buffer, count)))
       return failure();
   return success();
+}
+
+bool LaunchOp::mayShare(unsigned input, unsigned output) {
+  if (!lookupKernel(getKernel())->mayShare(input, output))
+    return false;
+  // An element that is not in the same place may be read again after the write.
+  std::optional<ArrayAttr> maps = getMaps();
+  if (!maps)
+    return true;
+  const size_t place =
+      llvm::count_if(getBuffers().take_front(input), [](Value buffer) {
+        return !buffer.getDefiningOp<NullOp>();
+      });
+  return place < maps->size() &&
+         cast<AffineMapAttr>((*maps)[place]).getValue().isIdentity();
 }
 
 LogicalResult LaunchOp::verify() {
@@ -223,7 +301,7 @@ LogicalResult LaunchOp::verify() {
     // launch-c5
     for (auto [other, otherBuffer] : llvm::enumerate(getBuffers()))
       if (other != index && otherBuffer == buffer &&
-          (kernel->buffers[other].isOutput || !kernel->mayShare(other, index)))
+          (kernel->buffers[other].isOutput || !mayShare(other, index)))
         return emitOpError() << "kernel '" << kernel->name << "' cannot write '"
                              << info.name << "' into the buffer of '"
                              << kernel->buffers[other].name << "'";

@@ -14,11 +14,6 @@ namespace te::rt::cuda {
 
 namespace {
 
-bool isPointwiseOp(int32_t op) {
-  return (op >= TE_RT_ADD && op <= TE_RT_MIN) ||
-         (op >= TE_RT_CAST && op <= TE_RT_SQRT);
-}
-
 /// `value` as an element of `type`, repeated to four bytes.
 uint32_t repeatedWord(float value, int32_t type) {
   uint32_t word = 0;
@@ -31,34 +26,6 @@ uint32_t repeatedWord(float value, int32_t type) {
 }
 
 } // namespace
-
-Status plan_pointwise(const CudaDevice &device, const pointwise_params &params,
-                      std::unique_ptr<Plan> *plan) {
-  namespace b = pointwise_buffers;
-  if (!isPointwiseOp(params.op))
-    return {TE_RT_UNSUPPORTED,
-            "te_pointwise: expected a known te_rt_pointwise_op, but got " +
-                std::to_string(params.op)};
-  LaunchConfig config;
-  TE_RT_RETURN_IF_FAILED(findTyped(device, "te_pointwise",
-                                   {params.type, params.out_type}, &config));
-  config.block = kPointwiseBlock;
-  TE_RT_RETURN_IF_FAILED(setGrid(
-      ceilDiv(params.count, kPointwiseBlock * kPointwiseElements), &config));
-  const int64_t length = runLength({params.type, params.out_type});
-  *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
-    PointwiseArgs args{};
-    args.a = buffers[b::a];
-    args.b = buffers[b::b] ? buffers[b::b] : buffers[b::a];
-    args.out = buffers[b::out];
-    args.count = params.count;
-    if (areAligned({args.a, args.b, args.out}))
-      args.runs = params.count / length;
-    args.op = params.op;
-    return launch(config, args);
-  });
-  return Status::ok();
-}
 
 Status plan_fill(const CudaDevice &device, const fill_params &params,
                  std::unique_ptr<Plan> *plan) {
@@ -94,11 +61,15 @@ Status plan_bias_add(const CudaDevice &device, const bias_add_params &params,
       findTyped(device, "te_bias_add", {params.type}, &config));
   config.block = kPointwiseBlock;
   const int64_t count = params.rows * params.cols;
+  const int64_t length = runLength({params.type});
   TE_RT_RETURN_IF_FAILED(
       setGrid(ceilDiv(count, kPointwiseBlock * kPointwiseElements), &config));
   *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
-    return launch(config, BiasAddArgs{buffers[b::x], buffers[b::bias],
-                                      buffers[b::y], count, params.cols});
+    BiasAddArgs args{buffers[b::x], buffers[b::bias], buffers[b::y],
+                     count,         params.cols,      /*runs=*/0};
+    if (params.cols % length == 0 && areAligned({args.x, args.bias, args.y}))
+      args.runs = count / length;
+    return launch(config, args);
   });
   return Status::ok();
 }

@@ -11,20 +11,11 @@
 
 namespace te::rt::cuda {
 
-struct PointwiseArgs {
-  const void *a; // [count]
-  const void *b; // [count], binary operators only
-  void *out;     // [count]
-  int64_t count;
-  int64_t runs; // leading runs with vector accesses; 0 if not aligned
-  int32_t op;   // te_rt_pointwise_op
-};
-
 struct FillArgs {
   void *y;           // [count]
   const float *skip; // null, or 1 if nothing is written
   int64_t count;
-  int64_t runs;  // as above
+  int64_t runs;  // leading runs with vector accesses; 0 if not aligned
   uint32_t word; // the value, repeated to four bytes
 };
 
@@ -34,6 +25,7 @@ struct BiasAddArgs {
   void *y;          // [rows, cols]
   int64_t count;    // rows * cols
   int64_t cols;
+  int64_t runs; // leading runs with vector accesses; 0 if not aligned
 };
 
 /// All sizes are in units of one access.

@@ -1,13 +1,26 @@
-"""Generated code has the bits of the kernels that compute one op at a time.
+"""Generated code of elementwise ops computes what IEEE arithmetic says, alone and fused.
 
-The programs are random elementwise ops on f32, bf16 and f16, with special values among the inputs. Each runs with one launch
-per op on the reference backend, and with generated code on the backend of the test.
+First every op alone, on values of every kind, against numpy: arithmetic in f32, rounded to the type of the result. Then
+random programs of f32, bf16 and f16. Each runs with one launch for each op on the reference backend, and fused on the
+backend of the test.
 """
 
 import argparse
 
 import numpy as np
-from harness import BACKEND, FOLDER, PARSER, compile_to, expect, finish, forget_last_run, run, same_bytes
+from harness import (
+    BACKEND,
+    FOLDER,
+    PARSER,
+    compile_to,
+    expect,
+    finish,
+    forget_last_run,
+    from_bf16,
+    run,
+    same_bytes,
+    to_bf16,
+)
 
 options = argparse.ArgumentParser(parents=[PARSER])
 options.add_argument("--programs", type=int, default=6)
@@ -91,6 +104,127 @@ def same(a, b):
     )
 
 
+TARGET = "target=sm_90" if BACKEND == "cuda" else "target=reference"
+
+
+def in_file(bits, dtype):
+    """An array as te-run reads it: bf16 is uint16 there."""
+    return bits if dtype == "bf16" else bits.view(np.float32 if dtype == "f32" else np.float16)
+
+
+def widened(bits, dtype):
+    return from_bf16(bits) if dtype == "bf16" else in_file(bits, dtype).astype(np.float32)
+
+
+def narrowed(x, dtype):
+    if dtype == "bf16":
+        return to_bf16(x)
+    return (
+        np.where(np.isnan(x), np.uint16(0x7FFF), x.astype(np.float16).view(np.uint16)).view(np.float16)
+        if dtype == "f16"
+        else x
+    )
+
+
+def single_ops():
+    """Every op alone."""
+    numpy = {
+        "arith.addf": np.add,
+        "arith.subf": np.subtract,
+        "arith.mulf": np.multiply,
+        "arith.divf": np.divide,
+        "arith.maximumf": lambda a, b: np.where(np.isnan(b) | (a < b), b, a),
+        "arith.minimumf": lambda a, b: np.where(np.isnan(b) | (a > b), b, a),
+        "arith.negf": lambda a, b: -a,
+        "math.sqrt": lambda a, b: np.sqrt(a),
+    }
+    count, rng = 20011, np.random.default_rng(arguments.seed)
+    for dtype in WIDTHS:
+        kind = f"tensor<{count}x{dtype}>"
+        ops = [*numpy, "arith.truncf", "arith.truncf"] if dtype == "f32" else [*numpy, "arith.extf"]
+        kinds = [kind] * len(numpy) + (
+            [f"tensor<{count}xbf16>", f"tensor<{count}xf16>"] if dtype == "f32" else [f"tensor<{count}xf32>"]
+        )
+        lines = [
+            f"  %r{i} = {op} %a : {kind} to {made}"
+            if op.endswith(("truncf", "extf"))
+            else f"  %r{i} = {op} %a{', %b' if op.startswith('arith') and op != 'arith.negf' else ''} : {kind}"
+            for i, (op, made) in enumerate(zip(ops, kinds))
+        ]
+        made = ", ".join(f'{kind} {{te.name = "r{i}"}}' for i, kind in enumerate(kinds))
+        results = ", ".join(f"%r{i}" for i in range(len(ops)))
+        text = "\n".join(
+            [
+                f'func.func @f(%a: {kind} {{te.name = "a"}}, %b: {kind} {{te.name = "b"}}) -> ({made}) {{',
+                *lines,
+                f"  return {results} : {', '.join(kinds)}",
+                "}",
+            ]
+        )
+        bits = {name: draw(rng, (count,), dtype) for name in "ab"}
+        found = run(text, "f", {name: in_file(of, dtype) for name, of in bits.items()}, "fuse=false " + TARGET)
+        a, b = (widened(bits[name], dtype) for name in "ab")
+        with np.errstate(all="ignore"):
+            for i, (op, result) in enumerate(zip(ops, kinds)):
+                value = numpy[op](a, b) if op in numpy else a
+                wanted = narrowed(value, result.rsplit("x", 1)[1][:-1])
+                expect(same(found[f"r{i}"], wanted), f"{op} of {dtype} to {result}")
+        forget_last_run()
+
+
+def broadcasts():
+    """Operands that are repeated along some dimensions: lengths that vectors divide, and others."""
+    rng = np.random.default_rng(arguments.seed)
+    cases = [
+        ((16, 64), (0,)),
+        ((33, 129), (0,)),
+        ((16, 64), (1,)),
+        ((33, 129), (1,)),
+        ((16, 64), (0, 1)),
+        ((2, 8, 24), (1,)),
+        ((3, 5, 7), (1,)),
+        ((4, 16, 32), (0, 2)),
+        ((3, 5, 7), (0, 2)),
+        ((2, 3, 4, 16), (0, 2)),
+        ((64, 4096), (0,)),
+        ((0, 8), (0,)),
+    ]
+    for dtype in WIDTHS:
+        for shape, dimensions in cases:
+            kept = [size for axis, size in enumerate(shape) if axis not in dimensions]
+            type_of = lambda sizes: f"tensor<{''.join(f'{size}x' for size in sizes)}{dtype}>"
+            full, small = type_of(shape), type_of(kept)
+            text = f"""func.func @f(%x: {full} {{te.name = "x"}}, %b: {small} {{te.name = "b"}}) -> ({full} {{te.name = "y"}}) {{
+  %empty = tensor.empty() : {full}
+  %bs = linalg.broadcast ins(%b : {small}) outs(%empty : {full}) dimensions = {list(dimensions)}
+  %y = arith.addf %x, %bs : {full}
+  return %y : {full}
+}}"""
+            bits = {"x": draw(rng, shape, dtype), "b": draw(rng, tuple(kept), dtype).reshape(kept)}
+            found = run(text, "f", {name: in_file(of, dtype) for name, of in bits.items()}, TARGET)
+            x, b = (widened(bits[name], dtype) for name in "xb")
+            with np.errstate(all="ignore"):
+                wanted = narrowed(x + np.expand_dims(b, dimensions), dtype)
+            expect(same(found["y"], wanted), f"{full} + {small} along {dimensions}")
+            forget_last_run()
+    # The result has as many bytes as what is broadcast, but may not take its memory.
+    for dimension, shape in ((0, (2, 64)), (1, (64, 2))):
+        text = f"""func.func @f(%b: tensor<64xf32> {{te.name = "b"}}) -> (tensor<{shape[0]}x{shape[1]}xbf16> {{te.name = "y"}}) {{
+  %twice = arith.addf %b, %b : tensor<64xf32>
+  %empty = tensor.empty() : tensor<{shape[0]}x{shape[1]}xf32>
+  %bs = linalg.broadcast ins(%twice : tensor<64xf32>) outs(%empty : tensor<{shape[0]}x{shape[1]}xf32>) dimensions = [{dimension}]
+  %y = arith.truncf %bs : tensor<{shape[0]}x{shape[1]}xf32> to tensor<{shape[0]}x{shape[1]}xbf16>
+  return %y : tensor<{shape[0]}x{shape[1]}xbf16>
+}}"""
+        b = rng.standard_normal(64).astype(np.float32)
+        found = run(text, "f", {"b": b}, TARGET)["y"]
+        wanted = to_bf16(np.broadcast_to(np.expand_dims(b + b, dimension), shape))
+        expect(same(found, wanted), f"a broadcast along {dimension}, narrowed")
+        forget_last_run()
+
+
+single_ops()
+broadcasts()
 regions = 0
 for program in range(arguments.programs):
     rng = np.random.default_rng([arguments.seed, program])
@@ -109,7 +243,7 @@ for program in range(arguments.programs):
     arrays = {n: a.view(np.float32) if "f32" in inputs[n] else a for n, a in arrays.items()}
     wanted = run(module, "f", arrays, "fuse=false target=reference", backend="reference")
     forget_last_run()
-    found = run(module, "f", arrays, "target=sm_90" if BACKEND == "cuda" else "target=reference")
+    found = run(module, "f", arrays, TARGET)
     for name in results:
         expect(same(wanted[name], found[name]), f"program {program}: '{name}'")
     launches = compile_to(module, "schedule", "")

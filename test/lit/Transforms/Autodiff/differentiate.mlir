@@ -292,3 +292,47 @@ func.func private @transposed(%x: tensor<16x64xf32>, %w: tensor<64x32xf32>) -> t
   %y = te.linear %x, %w {transposed_weight} : tensor<16x64xf32>, tensor<64x32xf32> -> tensor<16x32xf32>
   return %y : tensor<16x32xf32>
 }
+
+// -----
+
+// The gradient of what is broadcast along leading dimensions is a sum of rows. The backward broadcasts again, from the
+// residual of the operand.
+// CHECK-LABEL: func.func @scaled(
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<2x4x8xf32>, %[[G:[^ ]*]]: tensor<4x8xf32>, %[[DY:[^ ]*]]: tensor<2x4x8xf32>)
+// CHECK: %[[GS:.*]] = linalg.broadcast ins(%[[G]] : tensor<4x8xf32>)
+// CHECK: %[[Y:.*]] = arith.mulf %[[X]], %[[GS]]
+// CHECK: %[[AGAIN:.*]] = linalg.broadcast ins(%[[G]] : tensor<4x8xf32>)
+// CHECK: %[[DX:.*]] = arith.mulf %[[DY]], %[[AGAIN]]
+// CHECK: %[[PRODUCT:.*]] = arith.mulf %[[DY]], %[[X]]
+// CHECK: %[[ROWS:.*]] = tensor.collapse_shape %[[PRODUCT]] {{\[\[}}0], [1, 2]] : tensor<2x4x8xf32> into tensor<2x32xf32>
+// CHECK: %[[SUM:.*]] = te.bias_grad %[[ROWS]] : tensor<2x32xf32> -> tensor<32xf32>
+// CHECK: %[[DG:.*]] = tensor.expand_shape %[[SUM]] {{\[\[}}0, 1]]
+// CHECK: return %[[Y]], %[[DX]], %[[DG]]
+func.func @scaled(%x: tensor<2x4x8xf32>, %g: tensor<4x8xf32>, %dy: tensor<2x4x8xf32>)
+    -> (tensor<2x4x8xf32>, tensor<2x4x8xf32>, tensor<4x8xf32>) {
+  %r:3 = te.vjp @scale(%x, %g) cotangents(%dy) wrt [0, 1]
+    : (tensor<2x4x8xf32>, tensor<4x8xf32>), (tensor<2x4x8xf32>) -> (tensor<2x4x8xf32>, tensor<2x4x8xf32>, tensor<4x8xf32>)
+  return %r#0, %r#1, %r#2 : tensor<2x4x8xf32>, tensor<2x4x8xf32>, tensor<4x8xf32>
+}
+func.func private @scale(%x: tensor<2x4x8xf32>, %g: tensor<4x8xf32>) -> tensor<2x4x8xf32> {
+  %empty = tensor.empty() : tensor<2x4x8xf32>
+  %gs = linalg.broadcast ins(%g : tensor<4x8xf32>) outs(%empty : tensor<2x4x8xf32>) dimensions = [0]
+  %y = arith.mulf %x, %gs : tensor<2x4x8xf32>
+  return %y : tensor<2x4x8xf32>
+}
+
+// -----
+
+// A broadcast that adds no dimension is its operand.
+// CHECK-LABEL: func.func @same(
+// CHECK-SAME: %{{[^ ]*}}: tensor<4x8xf32>, %[[DY:[^ ]*]]: tensor<4x8xf32>)
+// CHECK: return %{{.*}}, %[[DY]]
+func.func @same(%x: tensor<4x8xf32>, %dy: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
+  %r:2 = te.vjp @all(%x) cotangents(%dy) wrt [0] : (tensor<4x8xf32>), (tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>)
+  return %r#0, %r#1 : tensor<4x8xf32>, tensor<4x8xf32>
+}
+func.func private @all(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %empty = tensor.empty() : tensor<4x8xf32>
+  %y = linalg.broadcast ins(%x : tensor<4x8xf32>) outs(%empty : tensor<4x8xf32>) dimensions = []
+  return %y : tensor<4x8xf32>
+}

@@ -27,9 +27,9 @@ func.func @not_a_splat() -> tensor<2xf32> {
 
 // -----
 
-func.func @rounding_mode(%x: tensor<8xf32>) -> tensor<8xbf16> {
-  // expected-error @below {{expected 'roundingmode' to be to_nearest_even}}
-  %y = arith.truncf %x toward_zero : tensor<8xf32> to tensor<8xbf16>
+func.func @not_in_a_region(%x: tensor<8xf32>) -> tensor<8xbf16> {
+  // expected-error @below {{expected layers to be replaced with casts and GEMMs, and elementwise ops to be formed into regions before}}
+  %y = arith.truncf %x : tensor<8xf32> to tensor<8xbf16>
   return %y : tensor<8xbf16>
 }
 

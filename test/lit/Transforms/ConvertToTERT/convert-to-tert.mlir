@@ -3,34 +3,35 @@
 // Buffers of arguments come before those of results. A result with the name of an argument is carried.
 // CHECK-LABEL: func.func @signature
 // CHECK-SAME: (%[[W:[^:]*]]: !tert.buffer<256>, %[[G:[^:]*]]: !tert.buffer<256>, %{{[^:]*}}: !tert.buffer<256>, %[[Y:[^:]*]]: !tert.buffer<256>)
-// CHECK-SAME: {carried = -1 : i64, name = "w", part = "value", role = "argument", type = tensor<64xf32>}
-// CHECK-SAME: {carried = 0 : i64, name = "w", part = "value", role = "result", type = tensor<64xf32>}
-// CHECK-SAME: {carried = -1 : i64, name = "result1", part = "value", role = "result", type = tensor<64xf32>}
-func.func @signature(%w: tensor<64xf32> {te.name = "w"}, %g: tensor<64xf32> {te.name = "g"})
-    -> (tensor<64xf32> {te.name = "w"}, tensor<64xf32>) {
+// CHECK-SAME: {carried = -1 : i64, name = "w", part = "value", role = "argument", type = tensor<1x64xf32>}
+// CHECK-SAME: {carried = 0 : i64, name = "w", part = "value", role = "result", type = tensor<1x64xf32>}
+// CHECK-SAME: {carried = -1 : i64, name = "result1", part = "value", role = "result", type = tensor<1x64xf32>}
+func.func @signature(%w: tensor<1x64xf32> {te.name = "w"}, %g: tensor<64xf32> {te.name = "g"})
+    -> (tensor<1x64xf32> {te.name = "w"}, tensor<1x64xf32>) {
   // This is the last read of the old value, and the kernel is elementwise.
-  // CHECK: tert.launch "pointwise" {{.*}} op = 1 : i32, {{.*}}(%[[W]], %[[G]], %[[W]])
-  %n = arith.subf %w, %g : tensor<64xf32>
-  // CHECK: tert.launch "pointwise" {{.*}} op = 17 : i32, {{.*}}(%[[W]], %{{.*}}, %[[Y]])
-  %y = arith.negf %n : tensor<64xf32>
+  // CHECK: tert.launch "bias_add" {{.*}}(%[[W]], %[[G]], %[[W]])
+  %n = te.bias_add %w, %g : tensor<1x64xf32>, tensor<64xf32>
+  // CHECK: tert.launch "bias_add" {{.*}}(%[[W]], %[[G]], %[[Y]])
+  %y = te.bias_add %n, %g : tensor<1x64xf32>, tensor<64xf32>
   // CHECK-NOT: copy
-  return %n, %y : tensor<64xf32>, tensor<64xf32>
+  return %n, %y : tensor<1x64xf32>, tensor<1x64xf32>
 }
 
 // -----
 
 // The old state is read after the new one is computed, so the new one is copied at the end.
 // CHECK-LABEL: func.func @late_read
-// CHECK-SAME: (%[[W:[^:]*]]: !tert.buffer<256>, %{{[^:]*}}: !tert.buffer<256>, %[[Y:[^:]*]]: !tert.buffer<256>)
-func.func @late_read(%w: tensor<64xf32> {te.name = "w"})
-    -> (tensor<64xf32> {te.name = "w"}, tensor<64xf32> {te.name = "y"}) {
-  // CHECK: %[[N:.*]] = tert.alloc "negf.out" activation
-  // CHECK: tert.launch "pointwise" {{.*}}(%[[W]], %{{.*}}, %[[N]])
-  %n = arith.negf %w : tensor<64xf32>
-  // CHECK: tert.launch "pointwise" {{.*}}(%[[W]], %[[N]], %[[Y]])
-  %y = arith.mulf %w, %n : tensor<64xf32>
+// CHECK-SAME: (%[[W:[^:]*]]: !tert.buffer<256>, %[[G:[^:]*]]: !tert.buffer<256>, %{{[^:]*}}: !tert.buffer<256>, %[[Y:[^:]*]]: !tert.buffer<256>)
+func.func @late_read(%w: tensor<1x64xf32> {te.name = "w"}, %g: tensor<64xf32> {te.name = "g"})
+    -> (tensor<1x64xf32> {te.name = "w"}, tensor<1x64xf32> {te.name = "y"}) {
+  // CHECK: %[[N:.*]] = tert.alloc "bias_add.y" activation
+  // CHECK: tert.launch "bias_add" {{.*}}(%[[W]], %[[G]], %[[N]])
+  %n = te.bias_add %w, %g : tensor<1x64xf32>, tensor<64xf32>
+  %flat = tensor.collapse_shape %n [[0, 1]] : tensor<1x64xf32> into tensor<64xf32>
+  // CHECK: tert.launch "bias_add" {{.*}}(%[[W]], %[[N]], %[[Y]])
+  %y = te.bias_add %w, %flat : tensor<1x64xf32>, tensor<64xf32>
   // CHECK: tert.launch "copy" {bytes = 256 : i64}(%[[N]], %[[W]])
-  return %n, %y : tensor<64xf32>, tensor<64xf32>
+  return %n, %y : tensor<1x64xf32>, tensor<1x64xf32>
 }
 
 // -----
@@ -99,16 +100,16 @@ func.func @views_and_usages(%x: tensor<2x128x512xbf16> {te.name = "x"}, %w: !row
 // A splat is filled directly before its first use. A buffer that
 // the kernel always writes gets memory even if nothing reads it.
 // CHECK-LABEL: func.func @constants_and_scratch
-func.func @constants_and_scratch(%x: tensor<8x64xf32> {te.name = "x"}, %g: tensor<64xf32> {te.name = "g"}) -> tensor<8x64xf32> {
+func.func @constants_and_scratch(%x: tensor<8x64xf32> {te.name = "x"}, %g: tensor<64xf32> {te.name = "g"}) -> tensor<8x8xf32> {
   %two = arith.constant dense<2.0> : tensor<8x64xf32>
   // CHECK: %[[RSIGMA:.*]] = tert.alloc "rms_norm.rsigma" activation : !tert.buffer<32>
   // CHECK: tert.launch "rms_norm" {{.*}}(%{{.*}}, %{{.*}}, %{{.*}}, %[[RSIGMA]], %{{.*}})
   %n = te.rms_norm %x, %g : tensor<8x64xf32>, tensor<64xf32>
   // CHECK: %[[TWO:.*]] = tert.alloc "constant.y" constant
   // CHECK: tert.launch "fill" {count = 512 : i64, type = 0 : i32, value = 2.000000e+00 : f32}(%[[TWO]], %{{[^ ]*}})
-  // CHECK: tert.launch "pointwise"
-  %y = arith.mulf %n, %two : tensor<8x64xf32>
-  return %y : tensor<8x64xf32>
+  // CHECK: tert.launch "matmul"
+  %y = te.matmul %n, %two contract = [1, 1] : tensor<8x64xf32>, tensor<8x64xf32> -> tensor<8x8xf32>
+  return %y : tensor<8x8xf32>
 }
 
 // -----

@@ -32,9 +32,15 @@ func.func @chain(%x: tensor<4x8xbf16> {te.name = "x"}, %y: tensor<4x8xbf16> {te.
 
 // -----
 
-// A single op, ops of another shape, and an op whose result is read before the other runs are not merged.
+// Ops of another shape are not merged, nor is an op whose result is read before the other runs. Each is a region of its own.
 // CHECK-LABEL: func.func @apart
-// CHECK-NOT: linalg.generic
+// CHECK: linalg.generic
+// CHECK: arith.negf
+// CHECK: te.matmul
+// CHECK: linalg.generic
+// CHECK: arith.addf
+// CHECK: linalg.generic
+// CHECK: math.tanh
 func.func @apart(%x: tensor<4x8xf32> {te.name = "x"}, %w: tensor<8x8xf32> {te.name = "w"})
     -> (tensor<4x8xf32> {te.name = "a"}, tensor<32xf32> {te.name = "b"}) {
   %n = arith.negf %x : tensor<4x8xf32>
@@ -66,8 +72,7 @@ func.func @frees(%x: tensor<8x8xf32> {te.name = "x"}) -> (tensor<8x8xf32> {te.na
 
 // The GEMM results are read again below. If the conversions moved to the end, all of them would be alive until then.
 // CHECK-LABEL: func.func @holds
-// CHECK-COUNT-2: arith.truncf
-// CHECK-NOT: linalg.generic
+// CHECK-COUNT-4: linalg.generic
 func.func @holds(%x: tensor<8x8xf32> {te.name = "x"}) -> (tensor<8x8xbf16> {te.name = "a"}, tensor<8x8xbf16> {te.name = "b"}) {
   %i = te.matmul %x, %x contract = [1, 1] : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
   %e = arith.truncf %i : tensor<8x8xf32> to tensor<8x8xbf16>
@@ -107,4 +112,40 @@ func.func @long(%x: tensor<8x8xf32> {te.name = "x"}) -> (tensor<8x8xf32> {te.nam
   %e = math.tanh %d : tensor<8x8xf32>
   %y = arith.addf %e, %e : tensor<8x8xf32>
   return %y : tensor<8x8xf32>
+}
+
+// -----
+
+// A broadcast is read where the elements of its operand are. In the launch, the map is from the number of an element.
+// CHECK-LABEL: func.func @broadcasts
+// CHECK-NOT: linalg.broadcast
+// CHECK: linalg.generic {indexing_maps = [#[[ALL:.*]], #[[MIDDLE:.*]], #[[LAST:.*]], #[[ALL]]]{{.*}} ins(%arg0, %arg1, %arg2 :
+// LAUNCH-DAG: #[[ALL:.*]] = affine_map<(d0) -> (d0)>
+// LAUNCH-DAG: #[[ENDS:.*]] = affine_map<(d0) -> (d0 mod 8 + (d0 floordiv 24) * 8)>
+// LAUNCH-DAG: #[[LAST:.*]] = affine_map<(d0) -> (d0 mod 8)>
+// LAUNCH-LABEL: func.func @broadcasts
+// LAUNCH: tert.launch "generated" {count = 48 : i64, function = 0 : i64}(%arg0, %arg1, %arg2, {{.*}}) maps [#[[ALL]], #[[ENDS]], #[[LAST]]]
+func.func @broadcasts(%x: tensor<2x3x8xbf16> {te.name = "x"}, %shift: tensor<2x8xbf16> {te.name = "shift"}, %scale: tensor<8xbf16> {te.name = "scale"})
+    -> (tensor<2x3x8xbf16> {te.name = "y"}) {
+  %empty = tensor.empty() : tensor<2x3x8xbf16>
+  %shifts = linalg.broadcast ins(%shift : tensor<2x8xbf16>) outs(%empty : tensor<2x3x8xbf16>) dimensions = [1]
+  %scales = linalg.broadcast ins(%scale : tensor<8xbf16>) outs(%empty : tensor<2x3x8xbf16>) dimensions = [0, 1]
+  %a = arith.addf %x, %shifts : tensor<2x3x8xbf16>
+  %y = arith.mulf %a, %scales : tensor<2x3x8xbf16>
+  return %y : tensor<2x3x8xbf16>
+}
+
+// -----
+
+// Without another elementwise op, a broadcast is stored.
+// CHECK-LABEL: func.func @stored
+// CHECK: %[[ROWS:.*]] = linalg.generic {{.*}} ins(%arg0 : tensor<8xf32>) outs(
+// CHECK: te.matmul %[[ROWS]], %arg1
+// LAUNCH-LABEL: func.func @stored
+// LAUNCH: tert.launch "generated" {{.*}} maps [#{{.*}}]
+func.func @stored(%b: tensor<8xf32> {te.name = "b"}, %w: tensor<8x8xf32> {te.name = "w"}) -> (tensor<4x8xf32> {te.name = "y"}) {
+  %empty = tensor.empty() : tensor<4x8xf32>
+  %rows = linalg.broadcast ins(%b : tensor<8xf32>) outs(%empty : tensor<4x8xf32>) dimensions = [0]
+  %y = te.matmul %rows, %w contract = [1, 1] : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
+  return %y : tensor<4x8xf32>
 }

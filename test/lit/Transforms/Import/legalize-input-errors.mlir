@@ -29,8 +29,9 @@ func.func @dynamic(%a: tensor<?xf32>) {
 }
 
 func.func @ops(%a: tensor<4xf32>, %b: tensor<4x4xf32>) {
-  // expected-error @below {{expected a te op, elementwise arith or math, a tensor reshape or a constant, but got 'tensor.empty'}}
+  // expected-error @below {{expected a tensor.empty to be only what a linalg.broadcast writes}}
   %e = tensor.empty() : tensor<4xf32>
+  %n = arith.negf %e : tensor<4xf32>
   // expected-error @below {{expected a constant tensor to hold one float in every element, or i32; pass others as arguments}}
   %c = arith.constant dense<[0.0, 1.0, 2.0, 3.0]> : tensor<4xf32>
   %i = arith.constant dense<1> : tensor<4xi32>
@@ -69,6 +70,23 @@ func.func @calls_nothing(%a: tensor<4xf32>) -> tensor<4xf32> {
   // expected-error @below {{expected '@external' to have a body of one block, to inline it}}
   %y = call @external(%a) : (tensor<4xf32>) -> tensor<4xf32>
   return %y : tensor<4xf32>
+}
+
+// -----
+
+func.func @broadcast_of_integers(%i: tensor<4xi32>) -> tensor<2x4xi32> {
+  %e = tensor.empty() : tensor<2x4xi32>
+  // expected-error @below {{expected a linalg.broadcast of f32, bf16 or f16, but got 'tensor<4xi32>'}}
+  %y = linalg.broadcast ins(%i : tensor<4xi32>) outs(%e : tensor<2x4xi32>) dimensions = [0]
+  return %y : tensor<2x4xi32>
+}
+
+// -----
+
+func.func @rounding_mode(%x: tensor<8xf32>) -> tensor<8xbf16> {
+  // expected-error @below {{expected 'roundingmode' to be to_nearest_even, the only one that code is generated for}}
+  %y = arith.truncf %x toward_zero : tensor<8xf32> to tensor<8xbf16>
+  return %y : tensor<8xbf16>
 }
 
 // -----

@@ -1,7 +1,7 @@
 // Every value is counted after its op, in one chain, and each row of te.probe names its op.
 
 // RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-check-finite))' | FileCheck %s
-// RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-insert-casts,cse,te-check-finite),te-convert-to-tert,te-plan-memory)' | FileCheck %s --check-prefix=TERT
+// RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-insert-casts,cse,te-check-finite,te-form-regions),te-convert-to-tert,te-plan-memory)' | FileCheck %s --check-prefix=TERT
 // RUN: te-opt %s --te-training-pipeline="compile-to=fuse" | FileCheck %s --check-prefix=OFF
 // RUN: te-opt %s --te-training-pipeline="compile-to=fuse fuse=false check-finite" | FileCheck %s --check-prefix=ON
 

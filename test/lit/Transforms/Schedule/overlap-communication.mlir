@@ -64,14 +64,14 @@ func.func @too_small(%part: !tert.buffer<256>, %w: !tert.buffer<1024>, %y: !tert
 // CHECK-LABEL: func.func @write_after_read
 // CHECK: tert.launch "all_gather"
 // CHECK: tert.launch "copy" {{.*}}(%arg1, %[[SCRATCH:.*]]) :
-// CHECK: tert.launch "pointwise" {{.*}}(%[[SCRATCH]], %[[X:.*]], %arg3)
+// CHECK: tert.launch "bias_add" {{.*}}(%[[SCRATCH]], %[[X:.*]], %arg3)
 // CHECK: tert.launch "copy" {{.*}}(%arg2, %[[SCRATCH]]) :
 func.func @write_after_read(%part: !tert.buffer<16777216>, %a: !tert.buffer<67108864>, %b: !tert.buffer<67108864>, %y: !tert.buffer<67108864>, %z: !tert.buffer<67108864>) {
   %x = tert.alloc "x" activation : !tert.buffer<67108864>
   %scratch = tert.alloc "scratch" activation : !tert.buffer<67108864>
   tert.launch "all_gather" {bytes = 16777216 : i64, group_id = 0 : i32, ranks = 4 : i32} (%part, %x) : !tert.buffer<16777216>, !tert.buffer<67108864>
   tert.launch "copy" {bytes = 67108864 : i64} (%a, %scratch) : !tert.buffer<67108864>, !tert.buffer<67108864>
-  tert.launch "pointwise" {count = 33554432 : i64, op = 0 : i32, out_type = 1 : i32, type = 1 : i32}
+  tert.launch "bias_add" {cols = 33554432 : i64, rows = 1 : i64, type = 1 : i32}
     (%scratch, %x, %y) : !tert.buffer<67108864>, !tert.buffer<67108864>, !tert.buffer<67108864>
   tert.launch "copy" {bytes = 67108864 : i64} (%b, %scratch) : !tert.buffer<67108864>, !tert.buffer<67108864>
   tert.launch "copy" {bytes = 67108864 : i64} (%scratch, %z) : !tert.buffer<67108864>, !tert.buffer<67108864>

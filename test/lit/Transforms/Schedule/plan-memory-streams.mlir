@@ -50,13 +50,12 @@ func.func @from_the_wait(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
 // CHECK-NOT: offset [[READ]]
 // CHECK: tert.alloc "negated" activation
 func.func @not_in_place(%x: !tert.buffer<256>, %y: !tert.buffer<256>, %z: !tert.buffer<256>) {
-  %null = tert.null : !tert.buffer<0>
   %read = tert.alloc "read" activation : !tert.buffer<256>
   %negated = tert.alloc "negated" activation : !tert.buffer<256>
   tert.launch "copy" {bytes = 256 : i64} (%x, %read) : !tert.buffer<256>, !tert.buffer<256>
   tert.launch "all_reduce_sum" {count = 64 : i64, group_id = 0 : i32, ranks = 1 : i32, type = 0 : i32} (%read, %y) side : !tert.buffer<256>, !tert.buffer<256>
-  tert.launch "pointwise" {count = 64 : i64, op = 17 : i32, out_type = 0 : i32, type = 0 : i32}
-    (%read, %null, %negated) : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<256>
+  tert.launch "bias_add" {cols = 64 : i64, rows = 1 : i64, type = 0 : i32}
+    (%read, %x, %negated) : !tert.buffer<256>, !tert.buffer<256>, !tert.buffer<256>
   tert.launch "copy" {bytes = 256 : i64} (%y, %z) : !tert.buffer<256>, !tert.buffer<256>
   tert.launch "copy" {bytes = 256 : i64} (%negated, %z) : !tert.buffer<256>, !tert.buffer<256>
   return
@@ -66,13 +65,12 @@ func.func @not_in_place(%x: !tert.buffer<256>, %y: !tert.buffer<256>, %z: !tert.
 // CHECK: tert.alloc "read" activation offset [[READ:[0-9]+]]
 // CHECK: tert.alloc "negated" activation offset [[READ]]
 func.func @in_place(%x: !tert.buffer<256>, %y: !tert.buffer<256>, %z: !tert.buffer<256>) {
-  %null = tert.null : !tert.buffer<0>
   %read = tert.alloc "read" activation : !tert.buffer<256>
   %negated = tert.alloc "negated" activation : !tert.buffer<256>
   tert.launch "copy" {bytes = 256 : i64} (%x, %read) : !tert.buffer<256>, !tert.buffer<256>
   tert.launch "all_reduce_sum" {count = 64 : i64, group_id = 0 : i32, ranks = 1 : i32, type = 0 : i32} (%read, %y) : !tert.buffer<256>, !tert.buffer<256>
-  tert.launch "pointwise" {count = 64 : i64, op = 17 : i32, out_type = 0 : i32, type = 0 : i32}
-    (%read, %null, %negated) : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<256>
+  tert.launch "bias_add" {cols = 64 : i64, rows = 1 : i64, type = 0 : i32}
+    (%read, %x, %negated) : !tert.buffer<256>, !tert.buffer<256>, !tert.buffer<256>
   tert.launch "copy" {bytes = 256 : i64} (%y, %z) : !tert.buffer<256>, !tert.buffer<256>
   tert.launch "copy" {bytes = 256 : i64} (%negated, %z) : !tert.buffer<256>, !tert.buffer<256>
   return

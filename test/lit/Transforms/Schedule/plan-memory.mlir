@@ -14,10 +14,10 @@ func.func @chain(%x: !tert.buffer<512>, %y: !tert.buffer<512>) {
   // CHECK-NOT: tert.alloc "c" activation offset [[A]]
   // CHECK: tert.alloc "c" activation
   %c = tert.alloc "c" activation : !tert.buffer<512>
-  tert.launch "pointwise" {count = 128 : i64, op = 17 : i32, out_type = 0 : i32, type = 0 : i32}
-    (%x, %null, %a) : !tert.buffer<512>, !tert.buffer<0>, !tert.buffer<512>
-  tert.launch "pointwise" {count = 128 : i64, op = 17 : i32, out_type = 0 : i32, type = 0 : i32}
-    (%a, %null, %b) : !tert.buffer<512>, !tert.buffer<0>, !tert.buffer<512>
+  tert.launch "bias_add" {cols = 128 : i64, rows = 1 : i64, type = 0 : i32}
+    (%x, %x, %a) : !tert.buffer<512>, !tert.buffer<512>, !tert.buffer<512>
+  tert.launch "bias_add" {cols = 128 : i64, rows = 1 : i64, type = 0 : i32}
+    (%a, %x, %b) : !tert.buffer<512>, !tert.buffer<512>, !tert.buffer<512>
   tert.launch "matmul" {m = 8 : i64, n = 16 : i64, k = 16 : i64, trans_a = 0 : i32, trans_b = 0 : i32, type = 0 : i32, out_type = 0 : i32}
     (%b, %x, %null, %null, %null, %c) : !tert.buffer<512>, !tert.buffer<512>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<512>
   tert.launch "copy" {bytes = 512 : i64} (%c, %y) : !tert.buffer<512>, !tert.buffer<512>
@@ -28,13 +28,12 @@ func.func @chain(%x: !tert.buffer<512>, %y: !tert.buffer<512>) {
 // CHECK-LABEL: func.func @live_input
 // CHECK-SAME: tert.arena_bytes = 512 : i64, tert.max_live_bytes = 512 : i64
 func.func @live_input(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
-  %null = tert.null : !tert.buffer<0>
   %a = tert.alloc "a" activation : !tert.buffer<256>
   %b = tert.alloc "b" activation : !tert.buffer<256>
   tert.launch "copy" {bytes = 256 : i64} (%x, %a) : !tert.buffer<256>, !tert.buffer<256>
-  tert.launch "pointwise" {count = 64 : i64, op = 17 : i32, out_type = 0 : i32, type = 0 : i32}
-    (%a, %null, %b) : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<256>
-  tert.launch "pointwise" {count = 64 : i64, op = 0 : i32, out_type = 0 : i32, type = 0 : i32}
+  tert.launch "bias_add" {cols = 64 : i64, rows = 1 : i64, type = 0 : i32}
+    (%a, %x, %b) : !tert.buffer<256>, !tert.buffer<256>, !tert.buffer<256>
+  tert.launch "bias_add" {cols = 64 : i64, rows = 1 : i64, type = 0 : i32}
     (%a, %b, %y) : !tert.buffer<256>, !tert.buffer<256>, !tert.buffer<256>
   return
 }
@@ -51,8 +50,37 @@ func.func @wider(%x: !tert.buffer<128>, %y: !tert.buffer<256>) {
   // CHECK: tert.alloc "b" activation
   %b = tert.alloc "b" activation : !tert.buffer<256>
   tert.launch "copy" {bytes = 128 : i64} (%x, %a) : !tert.buffer<128>, !tert.buffer<128>
-  tert.launch "pointwise" {count = 64 : i64, op = 16 : i32, out_type = 0 : i32, type = 1 : i32}
-    (%a, %null, %b) : !tert.buffer<128>, !tert.buffer<0>, !tert.buffer<256>
+  tert.launch "generated" {count = 64 : i64, function = 0 : i64}
+    (%a, %null, %null, %null, %null, %null, %null, %null, %b, %null, %null, %null)
+    : !tert.buffer<128>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>,
+      !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
+  ^bb0(%narrow: bf16):
+    %wide = arith.extf %narrow : bf16 to f32
+    tert.yield %wide : f32
+  }
+  tert.launch "copy" {bytes = 256 : i64} (%b, %y) : !tert.buffer<256>, !tert.buffer<256>
+  return
+}
+
+// An input that is read through a map keeps its slot, although the result has as many bytes: its elements are read again.
+// CHECK-LABEL: func.func @broadcast
+// CHECK-SAME: tert.arena_bytes = 512 : i64
+func.func @broadcast(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
+  %null = tert.null : !tert.buffer<0>
+  // CHECK: tert.alloc "a" activation offset [[A:[0-9]+]]
+  %a = tert.alloc "a" activation : !tert.buffer<256>
+  // CHECK-NOT: tert.alloc "b" activation offset [[A]]
+  // CHECK: tert.alloc "b" activation
+  %b = tert.alloc "b" activation : !tert.buffer<256>
+  tert.launch "copy" {bytes = 256 : i64} (%x, %a) : !tert.buffer<256>, !tert.buffer<256>
+  tert.launch "generated" {count = 128 : i64, function = 0 : i64}
+    (%a, %null, %null, %null, %null, %null, %null, %null, %b, %null, %null, %null) maps [affine_map<(d0) -> (d0 mod 64)>]
+    : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>,
+      !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
+  ^bb0(%wide: f32):
+    %narrow = arith.truncf %wide : f32 to bf16
+    tert.yield %narrow : bf16
+  }
   tert.launch "copy" {bytes = 256 : i64} (%b, %y) : !tert.buffer<256>, !tert.buffer<256>
   return
 }

@@ -20,9 +20,9 @@ func.func @calls(%x: tensor<4xf32>) -> tensor<4xf32> {
 func.func @dynamic(%x: tensor<?xf32>) {
   return
 }
-func.func @other_op() {
-  // expected-error @below {{(tensor-code), but got 'tensor.empty'}}
-  %y = tensor.empty() : tensor<4xf32>
+func.func @other_op(%x: tensor<4xf32>) {
+  // expected-error @below {{(tensor-code), but got 'tensor.extract_slice'}}
+  %y = tensor.extract_slice %x[0] [2] [1] : tensor<4xf32> to tensor<2xf32>
   return
 }
 

@@ -18,8 +18,7 @@ constexpr int64_t kCount = 100;
 
 te_rt_status load(te_rt_instance *instance) {
   te_rt_plan_copy(instance, 0, kCount * 4);
-  return te_rt_plan_pointwise(instance, 1, kCount, TE_RT_ADD, TE_RT_F32,
-                              TE_RT_F32);
+  return te_rt_plan_bias_add(instance, 1, 1, kCount, TE_RT_F32);
 }
 void step(te_rt_instance *instance, char *arena, void *const *arguments) {
   void *copy[] = {arguments[0], arena};
@@ -277,7 +276,7 @@ TEST_F(Instance, TraceReportsEachLaunchAndComputesTheSame) {
   EXPECT_EQ(traced[0].slot, 0);
   EXPECT_EQ(traced[0].kernel, "copy");
   EXPECT_EQ(traced[1].slot, 1);
-  EXPECT_EQ(traced[1].kernel, "pointwise");
+  EXPECT_EQ(traced[1].kernel, "bias_add");
   for (const Traced &launch : traced)
     EXPECT_GE(launch.milliseconds, 0);
 

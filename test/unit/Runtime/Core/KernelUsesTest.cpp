@@ -24,7 +24,7 @@ uint64_t hashOf(const char *kernel) {
 
 class KernelUses : public testing::Test {
 protected:
-  /// The result of loading a module with `copy` and `pointwise` in a runtime
+  /// The result of loading a module with `copy` and `bias_add` in a runtime
   /// with these rows.
   Status check() {
     te_rt_module module = {};
@@ -42,7 +42,7 @@ protected:
   std::vector<KernelRow> rows{std::begin(te_table::kKernelRows),
                               std::end(te_table::kKernelRows)};
   std::vector<te_rt_kernel_use> uses = {{"copy", hashOf("copy")},
-                                        {"pointwise", hashOf("pointwise")}};
+                                        {"bias_add", hashOf("bias_add")}};
 };
 
 TEST_F(KernelUses, RowsAreSortedAndHaveHashesOfTheirOwn) {
@@ -61,13 +61,13 @@ TEST_F(KernelUses, ARowThatIsNotUsedMayChangeOrGo) {
 }
 
 TEST_F(KernelUses, ARowThatIsUsedMayNotChange) {
-  row("pointwise").hash = 0x123456789abcdef0;
+  row("bias_add").hash = 0x123456789abcdef0;
   char compiledFor[17];
   std::snprintf(compiledFor, sizeof(compiledFor), "%016llx",
-                static_cast<unsigned long long>(hashOf("pointwise")));
+                static_cast<unsigned long long>(hashOf("bias_add")));
   EXPECT_EQ(check().code, TE_RT_INVALID_ARGUMENT);
   EXPECT_EQ(check().message,
-            "expected kernel 'pointwise' to be the one that the module was "
+            "expected kernel 'bias_add' to be the one that the module was "
             "compiled for, row " +
                 std::string(compiledFor) +
                 ", but got row 123456789abcdef0 in this runtime; compile the "
@@ -103,12 +103,12 @@ TEST_F(KernelUses, CreatingAnInstanceChecksThem) {
   EXPECT_EQ(te_rt_instance_create(context, &module, &instance), TE_RT_OK)
       << te_rt_last_error();
   te_rt_instance_destroy(instance);
-  uses[1].name = "pointwise_of_tomorrow";
+  uses[1].name = "bias_add_of_tomorrow";
   EXPECT_EQ(te_rt_instance_create(context, &module, &instance),
             TE_RT_INVALID_ARGUMENT);
   EXPECT_NE(std::string(te_rt_last_error())
                 .find("te_rt_instance_create: expected kernel "
-                      "'pointwise_of_tomorrow'"),
+                      "'bias_add_of_tomorrow'"),
             std::string::npos)
       << te_rt_last_error();
   module.num_kernels = -1;

@@ -78,8 +78,6 @@ std::vector<int32_t> integers(const std::string &name) {
   if (name == "kind")
     return {TE_RT_GELU,   TE_RT_SILU,  TE_RT_RELU,          TE_RT_SRELU,
             TE_RT_SWIGLU, TE_RT_GEGLU, TE_RT_CLAMPED_SWIGLU};
-  if (name == "op")
-    return {TE_RT_ADD, TE_RT_DIV, TE_RT_MIN, TE_RT_CAST, TE_RT_SQRT};
   // Two of the three parameters of scaled_matmul that few rules read.
   if (name == "b_axis" || name == "swizzled")
     return {1};

@@ -289,7 +289,7 @@ TEST_F(MicroscaledPlans, BlockScalesBecomeExponents) {
   given[b::c] = given[b::out];
   made = launch(given);
   ASSERT_EQ(book().executed.size(), 4u);
-  EXPECT_EQ(book().executed.back().rfind("te_pointwise", 0), 0u)
+  EXPECT_EQ(book().executed.back().rfind("te_bias_add", 0), 0u)
       << book().executed.back();
   EXPECT_EQ(made.beta, 0.0f);
 

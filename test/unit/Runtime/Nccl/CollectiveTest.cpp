@@ -134,11 +134,9 @@ TEST_F(Collective, KeepsItsPlaceBetweenKernels) {
   const Step step = {
       3, 2, kCount * 4,
       [](te_rt_instance *instance) {
-        te_rt_plan_pointwise(instance, 0, kCount, TE_RT_ADD, TE_RT_F32,
-                             TE_RT_F32);
+        te_rt_plan_bias_add(instance, 0, 1, kCount, TE_RT_F32);
         te_rt_plan_all_reduce_max(instance, 1, kCount, 7);
-        te_rt_plan_pointwise(instance, 2, kCount, TE_RT_ADD, TE_RT_F32,
-                             TE_RT_F32);
+        te_rt_plan_bias_add(instance, 2, 1, kCount, TE_RT_F32);
       },
       [](te_rt_instance *instance, char *arena, void *const *arguments) {
         void *const twice[] = {arguments[0], arguments[0], arena};
