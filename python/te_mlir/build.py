@@ -383,6 +383,14 @@ class Function:
             x = self.append("tensor.expand_shape", [x], [(shape, x.dtype)], types, syntax)[0]
         return x
 
+    def broadcast(self, x: Value, shape: Sequence[int], dimensions: Sequence[int]) -> Value:
+        """x repeated along `dimensions` of the result, which has the sizes `shape`; x has the other dimensions, in order."""
+        kind = type_text(shape, x.dtype)
+        sizes = f"[{', '.join(map(str, dimensions))}]"
+        (into,) = self.append("tensor.empty", [], [(shape, x.dtype)], kind, "()")
+        syntax = f"ins({x.name} : {x.type}) outs({into.name} : {kind}) dimensions = {sizes}"
+        return self.append("linalg.broadcast", [x, into], [(shape, x.dtype)], "", syntax)[0]
+
     def vjp(
         self, callee: Function, operands: Sequence[Value], cotangents: Sequence[Value], wrt: Sequence[int]
     ) -> tuple[Value, ...]:

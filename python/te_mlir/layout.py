@@ -141,6 +141,25 @@ def heads_first(batch: int, heads: int, sequence: int, width: int, repeat: int =
     return regrouped
 
 
+def in_order_of(whole: Layout, other: Layout, shape: Sequence[int]) -> Layout | None:
+    """One dimension: the elements of `other`, expanded to `shape`, in the order in which `whole` is stored.
+
+    The elements are those after leading axes along which `other` is repeated. None if it is stored in another order, or
+    is repeated along other axes as well.
+    """
+    expanded = other.expand(shape) if whole.shape == tuple(shape) else None
+    atoms = [atom for dim in whole.dims for atom in dim]
+    split = expanded.reshape([size for size, _ in atoms]) if expanded is not None else None
+    if split is None:
+        return None
+    held = sorted(range(len(atoms)), key=lambda place: -atoms[place][1])
+    found = [atom for place in held for atom in split.dims[place]]
+    repeats = 0
+    while repeats < len(found) and found[repeats][1] == 0:
+        repeats += 1
+    return Layout((tuple(found[repeats:]),), split.offset)
+
+
 def same(a: Layout, b: Layout) -> bool:
     """Whether both have the same element at every index."""
     if a.shape != b.shape or a.offset != b.offset:

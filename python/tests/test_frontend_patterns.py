@@ -554,3 +554,47 @@ def test_numbers_that_no_type_rounds_are_what_they_are():
     from te_mlir.frontend.looking import is_about
 
     assert is_about(Const(np.int32(2), ()), 2) and not is_about(Const(np.int32(2), ()), 1.702)
+
+
+V = np.random.default_rng(4).uniform(1, 2, 64).astype(np.float32)
+BROADCASTS = {
+    "channels": (lambda x, g, b, v: x * v, V),
+    "both-vectors": (lambda x, g, b, v: (x - b) * v / g, V),
+    "difference": (lambda x, g, b, v: v - x, V),
+    "quotient": (lambda x, g, b, v: v / (x * x + 1), V),
+    "one": (lambda x, g, b, v: x * v, V[:1]),
+    "table": (lambda x, g, b, v: x.reshape(2, 8, 64) + v, V[:, None][:8] * V),
+    "table-of-a-batch": (lambda x, g, b, v: x.reshape(2, 8, 64) * v, (V[:, None][:8] * V)[None]),
+    "heads": (lambda x, g, b, v: x.reshape(2, 8, 4, 16) * v, V[:16]),
+}
+
+
+@pytest.mark.parametrize("name", BROADCASTS)
+def test_what_is_repeated_along_leading_dimensions_is_broadcast(framework, name):
+    function, array = BROADCASTS[name]
+    text = framework.run(function, array)
+    assert "linalg.broadcast" in text
+
+
+def test_what_is_repeated_in_the_order_of_memory_is_broadcast(framework):
+    """A vector of each head's columns, on heads before tokens."""
+    text = framework.run(
+        lambda x, g, b, v: framework.swapped(framework.swapped(x.reshape(2, 8, 4, 16)) * v + 1), V[:16]
+    )
+    assert "linalg.broadcast" in text
+
+
+def test_a_scale_is_rounded_where_the_program_does(framework):
+    def function(x, g, b):
+        narrow = framework.cast(x, "float16")
+        return narrow, narrow * framework.cast(g, "float16"), narrow * g
+
+    (narrow, product, wide), _, text = framework.call(function)
+    assert text.count("linalg.broadcast") == 2
+    assert np.array_equal(product, narrow.astype(np.float16) * G.astype(np.float16))
+    assert np.array_equal(wide, narrow * G)
+
+
+def test_what_is_repeated_along_other_dimensions_is_not_imported(framework):
+    with pytest.raises(Exception, match="broadcast along an axis that is not the first in memory"):
+        framework.run(lambda x, g, b, v: x.reshape(2, 8, 64) * v, V[:2, None, None] * V[:1])

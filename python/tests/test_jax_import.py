@@ -241,7 +241,7 @@ def test_everything_that_cannot_be_imported_is_listed():
         (lambda x, w: jnp.dot(x, w.astype(jnp.bfloat16)), "convert_element_type|in the type of its operands|elements of"),
         (lambda x, w: jnp.matmul(x.astype(jnp.bfloat16), w.astype(jnp.bfloat16), preferred_element_type=jnp.float32),
          "expected its result in the type of its operands"),
-        (lambda x, w: (x @ w) * jnp.arange(64.0), r"\[16, 64\] and \[1, 64\] are broadcast"),
+        (lambda x, w: (x @ w) * jnp.arange(16.0)[:, None], r"\[16, 64\] and \[16, 1\] are broadcast"),
         (lambda x, w: jnp.einsum("bij,bjk->bik", (x @ w)[None], w[None]), "a batched matrix product"),
         (lambda x, w: jax.nn.dot_product_attention(*[(x @ w).reshape(1, 16, 4, 16)] * 3, local_window_size=(2, 1)),
          r"mask is not causal \(with or without a window\)"),

@@ -206,7 +206,7 @@ GPT = dict(vocab_size=64, n_embd=64, n_layer=1, n_head=4, n_positions=64)
 
 #: (model, configuration, its options, number of layers, nodes that stay in PyTorch)
 FAMILIES = {
-    "gpt2": ("GPT2LMHeadModel", "GPT2Config", dict(GPT, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0), 7, {"add"}),
+    "gpt2": ("GPT2LMHeadModel", "GPT2Config", dict(GPT, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0), 7, set()),
     "gpt2-dropout": ("GPT2LMHeadModel", "GPT2Config", GPT, 7, {"dropout", "scaled_dot_product_attention", "view"}),
     "gptj": (
         "GPTJForCausalLM",

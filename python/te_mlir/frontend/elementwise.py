@@ -11,7 +11,7 @@ from te_mlir.frontend.base import Unsupported, Value, te_name
 from te_mlir.frontend.graph import Atom, Node, Var
 from te_mlir.frontend.looking import scalar, vector
 from te_mlir.frontend.views import viewed
-from te_mlir.layout import same
+from te_mlir.layout import in_order_of, same
 
 
 class Elementwise(Activations):
@@ -52,22 +52,43 @@ class Elementwise(Activations):
 
     def binary(self, var: Var, node: Node, op: str) -> Value:
         a, b = node.inputs
+        # The operand in whose order the result is stored.
         place = 1 if self.is_number(a, b) and not self.is_number(b, a) else 0
+        if not self.is_number(node.inputs[1 - place], node.inputs[place]):
+            values = [self.operand(v, node) for v in node.inputs]
+            fits = [v.layout.shape == var.shape and v.layout.is_whole(v.elements) for v in values]
+            place = 1 if fits == [False, True] else 0
         left, other = self.whole(node.inputs[place], node), node.inputs[1 - place]
         x = self.function.cast(left.matrix, var.dtype)
         if self.is_number(other, node.inputs[place]):
             y = self.number(other, x, node)
         else:
-            right = self.operand(other, node)
-            if not same(left.layout, right.layout) or left.elements != right.elements:
-                if () in [v.shape for v in node.inputs]:
-                    reason = "expected its rank-0 operand to be computed before the compiled part, without a gradient"
-                    raise Unsupported(node, reason)
-                shapes = f"{list(node.inputs[0].shape)} and {list(node.inputs[1].shape)}"
-                raise Unsupported(node, f"its operands {shapes} are broadcast, or are stored in different orders")
-            y = self.function.cast(self.function.reshape(right.matrix, x.shape), var.dtype)
+            y = self.like(left, self.operand(other, node), var, node)
+        # A broadcast is computed in its own shape, because a view of it would be stored.
+        x = self.function.reshape(x, y.shape)
         made = getattr(self.function, op)(*((x, y) if place == 0 else (y, x)))
-        return Value(made, left.layout)
+        return Value(self.function.reshape(made, left.matrix.shape), left.layout)
+
+    def like(self, left: Value, right: Value, var: Var, node: Node) -> build.Value:
+        """The elements of `right` in the order of `left`, cast to the type of `var`.
+
+        `right` may be repeated along leading axes of the order in memory.
+        """
+        shapes = f"{list(node.inputs[0].shape)} and {list(node.inputs[1].shape)}"
+        if same(left.layout, right.layout) and left.elements == right.elements:
+            return self.function.cast(self.function.reshape(right.matrix, left.matrix.shape), var.dtype)
+        if () in [v.shape for v in node.inputs]:
+            raise Unsupported(
+                node, "expected its rank-0 operand to be computed before the compiled part, without a gradient"
+            )
+        stored = in_order_of(left.layout, right.layout, var.shape)
+        # The gradient of a broadcast along other axes is a sum that te does not have.
+        if stored is None or not stored.is_row_major(right.elements):
+            repeats = any(stride == 0 for _, stride in right.layout.atoms) or right.layout.shape != var.shape
+            how = "broadcast along an axis that is not the first in memory" if repeats else "stored in different orders"
+            raise Unsupported(node, f"its operands {shapes} are {how}")
+        source = self.function.cast(self.function.reshape(right.matrix, (right.elements,)), var.dtype)
+        return self.function.broadcast(source, (left.elements // right.elements, right.elements), (0,))
 
     def unary(self, node: Node, op: str) -> Value:
         value = self.whole(node.inputs[0], node)
