@@ -1,21 +1,27 @@
 //===- Main.cpp - entry point of te-conformance ---------------------------===//
 //
-// gtest's main function with the option --backend=NAME, which tests only that
-// backend. It is then an error if this machine does not have it.
+// gtest's main function with two options. --backend=NAME tests only that
+// backend; it is then an error if this machine does not have it. --small leaves
+// out large values where backends are compared.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Conformance/Harness.h"
+#include "Conformance/Options.h"
 
 #include <cstdio>
 #include <string_view>
 
 using namespace te::conformance;
 
+bool te::conformance::onlySmallValues = false;
+
 int main(int argc, char **argv) {
   constexpr std::string_view kFlag = "--backend=";
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
+    if (argument == "--small")
+      onlySmallValues = true;
     if (!argument.starts_with(kFlag))
       continue;
     const std::string backend(argument.substr(kFlag.size()));

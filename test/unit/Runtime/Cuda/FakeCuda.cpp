@@ -12,8 +12,9 @@
 namespace te::fake {
 
 Book &book() {
-  static Book instance;
-  return instance;
+  // Never destroyed: static devices of a test end after it would be.
+  static Book *const instance = new Book;
+  return *instance;
 }
 
 Object *&currentContext() {

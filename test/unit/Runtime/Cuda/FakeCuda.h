@@ -216,6 +216,14 @@ Book &book();
 /// The current context of the calling thread.
 Object *&currentContext();
 
+struct Dimensions {
+  unsigned x, y, z;
+};
+/// Runs a kernel of the driver library, or does nothing in the library whose
+/// kernels do not run (NoKernels.cpp). Returns false if it has no such kernel.
+bool runKernel(const std::string &name, const Dimensions &grid, unsigned block,
+               unsigned sharedBytes, void **arguments);
+
 } // namespace te::fake
 
 #endif // TE_UNITTEST_RUNTIME_CUDA_FAKECUDA_H

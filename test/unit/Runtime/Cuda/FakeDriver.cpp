@@ -1,7 +1,7 @@
 //===- FakeDriver.cpp - libcuda.so.1 for tests ----------------------------===//
 //
 // Every entry point of DriverSymbols.inc. Device memory is host memory. Copies
-// and fills run at once, and kernels do not run.
+// and fills run at once. Kernels do not run, or are emulated (../Emulated).
 //
 //===----------------------------------------------------------------------===//
 
@@ -610,8 +610,8 @@ CUresult CUDAAPI cuFuncSetAttribute(CUfunction function,
 CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned gridX,
                                 unsigned gridY, unsigned gridZ, unsigned blockX,
                                 unsigned blockY, unsigned blockZ,
-                                unsigned sharedBytes, CUstream stream, void **,
-                                void **) {
+                                unsigned sharedBytes, CUstream stream,
+                                void **arguments, void **) {
   ENTER(cuLaunchKernel);
   Object *object = book().use(function, Kind::function, "cuLaunchKernel");
   Object *on = enqueuingStream(stream, "cuLaunchKernel");
@@ -626,7 +626,12 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned gridX,
       blockX * blockY * blockZ > 1024 || sharedBytes > object->sharedLimit)
     return CUDA_ERROR_INVALID_VALUE;
   book().enqueue(on, object->name);
-  return CUDA_SUCCESS;
+  if (on->capturing)
+    return CUDA_SUCCESS;
+  return runKernel(object->name, {gridX, gridY, gridZ}, blockX, sharedBytes,
+                   arguments)
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 static uint64_t bytesOf(CUtensorMapDataType type) {
