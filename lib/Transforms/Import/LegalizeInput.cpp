@@ -193,10 +193,16 @@ private:
       return;
     }
     if (isa<tensor::EmptyOp>(op)) {
-      if (!llvm::all_of(op->getUsers(), llvm::IsaPred<linalg::BroadcastOp>))
+      for (OpOperand &use : op->getUses()) {
+        auto broadcast = dyn_cast<linalg::BroadcastOp>(use.getOwner());
+        if (broadcast && &use == &broadcast.getInitMutable())
+          continue;
         report(op->getLoc())
             << "expected a tensor.empty to be only what a linalg.broadcast "
-               "writes";
+               "writes, but '"
+            << use.getOwner()->getName() << "' reads it";
+        return;
+      }
       return;
     }
     if (auto constant = dyn_cast<arith::ConstantOp>(op)) {

@@ -29,7 +29,7 @@ func.func @dynamic(%a: tensor<?xf32>) {
 }
 
 func.func @ops(%a: tensor<4xf32>, %b: tensor<4x4xf32>) {
-  // expected-error @below {{expected a tensor.empty to be only what a linalg.broadcast writes}}
+  // expected-error @below {{expected a tensor.empty to be only what a linalg.broadcast writes, but 'arith.negf' reads it}}
   %e = tensor.empty() : tensor<4xf32>
   %n = arith.negf %e : tensor<4xf32>
   // expected-error @below {{expected a constant tensor to hold one float in every element, or i32; pass others as arguments}}
@@ -70,6 +70,16 @@ func.func @calls_nothing(%a: tensor<4xf32>) -> tensor<4xf32> {
   // expected-error @below {{expected '@external' to have a body of one block, to inline it}}
   %y = call @external(%a) : (tensor<4xf32>) -> tensor<4xf32>
   return %y : tensor<4xf32>
+}
+
+// -----
+
+func.func @broadcast_of_nothing() -> tensor<2x4xf32> {
+  // expected-error @below {{expected a tensor.empty to be only what a linalg.broadcast writes, but 'linalg.broadcast' reads it}}
+  %i = tensor.empty() : tensor<4xf32>
+  %e = tensor.empty() : tensor<2x4xf32>
+  %y = linalg.broadcast ins(%i : tensor<4xf32>) outs(%e : tensor<2x4xf32>) dimensions = [0]
+  return %y : tensor<2x4xf32>
 }
 
 // -----
