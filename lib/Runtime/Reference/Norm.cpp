@@ -149,6 +149,17 @@ void layer_norm_backward(const layer_norm_backward_params &p,
   }
 }
 
+void row_sum(const row_sum_params &p, void *const *buffers) {
+  namespace b = row_sum_buffers;
+  for (int64_t r = 0; r < p.rows; ++r)
+    store(buffers[b::y], r,
+          laneSum(p.cols,
+                  [&](float acc, int64_t c) {
+                    return acc + load(buffers[b::x], r * p.cols + c, p.type);
+                  }),
+          p.out_type);
+}
+
 void bias_grad(const bias_grad_params &p, void *const *buffers) {
   namespace b = bias_grad_buffers;
   for (int64_t c = 0; c < p.cols; ++c) {

@@ -302,6 +302,11 @@ TEST_P(Agreement, Norms) {
 
 TEST_P(Agreement, Softmax) {
   forEachInput([&](int64_t rows, int64_t cols, int32_t type, const char *kind) {
+    for (int32_t outType : {type, +TE_RT_F32})
+      check(label("row_sum", rows, cols, type, kind),
+            TE_PLAN(row_sum, rows, cols, type, outType),
+            {in(makeArray(kind, type, rows * cols, 1).bytes)},
+            {{outType, rows}});
     const Array x = makeArray(kind, type, rows * cols, 1);
     const Array dy = makeArray("normal", type, rows * cols, 2);
     for (float scale : {1.0f, 0.125f}) {

@@ -256,6 +256,25 @@ TEST_P(Softmax, GradientsOfZerosInfinitiesAndNaN) {
   }
 }
 
+// The sum has the definition's bits. A row without elements sums to 0.
+TEST_P(Softmax, RowSumsAreLaneSums) {
+  for (auto [rows, cols] : kShapes)
+    for (int32_t type : kTypes)
+      for (int32_t outType : {type, +TE_RT_F32})
+        for (const char *kind : {"normal", "inf", "nan", "negzero", "huge"}) {
+          const Array x = makeArray(kind, type, rows * cols, 1);
+          Array expected(outType, rows), y(outType, rows);
+          for (int64_t r = 0; r < rows; ++r)
+            expected.set(r, laneSum(cols, [&](float acc, int64_t c) {
+                           return acc + static_cast<float>(x.at(r * cols + c));
+                         }));
+          device().run(TE_PLAN(row_sum, rows, cols, type, outType),
+                       {in(x.bytes), out(y.bytes)});
+          ASSERT_TRUE(sameBits(expected, y))
+              << rows << "x" << cols << " " << kind << " type " << type;
+        }
+}
+
 TE_FOR_EACH_BACKEND(Softmax);
 
 } // namespace

@@ -13,6 +13,15 @@ def bias_add : Kernel<Layers> {
   let Reuses = [MayReuse<"y", "x">];
 }
 
+def row_sum : Kernel<Layers> {
+  let Description = [{
+    y[r] = sum over columns of x[r, c], a lane sum in f32, rounded once.
+  }];
+  let Parameters = (parameters Dim:$rows, Dim:$cols, WideType:$type, WideType:$out_type);
+  let Buffers = (buffers In<["rows", "cols"], "type">:$x, Out<["rows"], "out_type">:$y);
+  let Relations = [Fits<"rows", "cols">];
+}
+
 def bias_grad : Kernel<Layers> {
   let Description = [{
     db[c] = sum over rows of dy[r, c], a chunk sum in f32, rounded once.
