@@ -90,6 +90,11 @@ private:
   bool pointwiseOnly = true;
 };
 
+/// Whether `op` only moves elements: a reshape, slice or concatenation of
+/// tensor, a broadcast or transpose of linalg, or the tensor.empty that one of
+/// them writes.
+bool isDataMovement(Operation *op);
+
 /// What the ranks of a group have to agree on: what they give and get, and the
 /// axis, or how a layer is split.
 struct CollectiveCall {

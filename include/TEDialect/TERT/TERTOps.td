@@ -112,7 +112,7 @@ def TERT_LaunchOp
     A launch of `generated` has its code in `body`: elementwise `arith` and `math`
     ops on scalars, which `te-convert-tert-to-llvm` compiles. Element i of the
     outputs is computed from element i of each input; with `maps`, from the element
-    that the input's map gives for i, which is how broadcast inputs are read.
+    that the input's map gives for i, which is how transposes, slices and broadcasts are read.
 
     Constraints:
     1. (launch-c1) `kernel` is the name of a row.

@@ -148,15 +148,18 @@ public:
   }
 
   Value residual(Value primal, StringRef role) override {
-    // Save what is broadcast, and broadcast it again.
-    if (auto broadcast = primal.getDefiningOp<linalg::BroadcastOp>()) {
-      auto type = cast<RankedTensorType>(primal.getType());
-      Value init = tensor::EmptyOp::create(
-          backward, broadcast.getLoc(), type.getShape(), type.getElementType());
-      return linalg::BroadcastOp::create(backward, broadcast.getLoc(),
-                                         residual(broadcast.getInput(), role),
-                                         init, broadcast.getDimensions())
-          ->getResult(0);
+    // Save what is broadcast or transposed, and move its elements again.
+    if (Operation *op = primal.getDefiningOp(); isMovedAgain(op)) {
+      IRMapping map;
+      map.map(op->getOperand(0), residual(op->getOperand(0), role));
+      if (op->getNumOperands() > 1) {
+        auto type = cast<RankedTensorType>(primal.getType());
+        map.map(op->getOperand(1),
+                tensor::EmptyOp::create(backward, op->getLoc(), type.getShape(),
+                                        type.getElementType())
+                    .getResult());
+      }
+      return backward.clone(*op, map)->getResult(0);
     }
     // A flat shard is gathered as a vector and viewed as a matrix.
     auto view = primal.getDefiningOp<tensor::ExpandShapeOp>();
@@ -187,6 +190,13 @@ public:
   }
 
 private:
+  /// Whether `op` is a broadcast, a transpose or a reshape of one.
+  static bool isMovedAgain(Operation *op) {
+    while (isa_and_nonnull<tensor::CollapseShapeOp, tensor::ExpandShapeOp>(op))
+      op = op->getOperand(0).getDefiningOp();
+    return isa_and_nonnull<linalg::BroadcastOp, linalg::TransposeOp>(op);
+  }
+
   /// The name of the argument that `value` is, or that it is rounded from; else
   /// "".
   static std::string argumentName(Value value) {

@@ -297,8 +297,15 @@ bool FunctionConversion::elideCopy(LaunchOp copy) {
     return true;
   }
   LaunchOp producer = findEnds(alloc).first;
-  if (!producer)
-    return false;
+  if (!producer) {
+    if (!destination.hasOneUse())
+      return false;
+    // Slices of the source are used, but only this copy uses the destination.
+    copy.erase();
+    alloc.getBuffer().replaceAllUsesWith(destination);
+    alloc.erase();
+    return true;
+  }
   // Uses of the destination after the copy prevent this too.
   if (llvm::any_of(destination.getUsers(),
                    [&](Operation *user) {

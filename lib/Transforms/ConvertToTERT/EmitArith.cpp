@@ -95,33 +95,6 @@ void te::attachArithKernels(MLIRContext *context) {
   attachKernelsOf<tert::Cause::Constant, arith::ConstantOp>(context);
 }
 
-/// The index into an operand that `map` gives for an element of a tensor of
-/// `shape`, both counted in row-major order. Runs of neighbouring dimensions
-/// that the operand has are one term.
-static AffineMap linearMap(AffineMap map, ArrayRef<int64_t> shape) {
-  MLIRContext *context = map.getContext();
-  // No element is read.
-  if (llvm::is_contained(shape, 0))
-    return AffineMap::get(1, 0, getAffineConstantExpr(0, context));
-  const AffineExpr element = getAffineDimExpr(0, context);
-  AffineExpr index = getAffineConstantExpr(0, context);
-  int64_t stride = 1;
-  for (int64_t result = map.getNumResults(); result > 0;) {
-    const int64_t last = map.getDimPosition(result - 1);
-    int64_t first = last;
-    while (--result > 0 && map.getDimPosition(result - 1) == first - 1)
-      --first;
-    const int64_t below = llvm::product_of(shape.drop_front(last + 1));
-    const int64_t size = llvm::product_of(shape.slice(first, last - first + 1));
-    AffineExpr term = element.floorDiv(below);
-    if (first > 0)
-      term = term % size;
-    index = index + term * stride;
-    stride *= size;
-  }
-  return AffineMap::get(1, 0, index);
-}
-
 /// A region of te-form-regions, whose body becomes that of the launch.
 template <>
 LogicalResult te::emitLaunches(linalg::GenericOp op, LaunchEmitter &emitter) {
@@ -140,10 +113,8 @@ LogicalResult te::emitLaunches(linalg::GenericOp op, LaunchEmitter &emitter) {
   FailureOr<tert::LaunchOp> launch = call.launch();
   if (failed(launch))
     return failure();
-  auto shape = cast<ShapedType>(op.getResult(0).getType()).getShape();
-  SmallVector<AffineMap> maps = llvm::map_to_vector(
-      ArrayRef(op.getIndexingMapsArray()).take_front(op.getInputs().size()),
-      [&](AffineMap map) { return linearMap(map, shape); });
+  auto maps = llvm::to_vector(
+      ArrayRef(op.getIndexingMapsArray()).take_front(op.getInputs().size()));
   if (!llvm::all_of(maps, [](AffineMap map) { return map.isIdentity(); }))
     launch->setMapsAttr(emitter.getBuilder().getAffineMapArrayAttr(maps));
 
@@ -163,16 +134,125 @@ LogicalResult te::emitLaunches(linalg::GenericOp op, LaunchEmitter &emitter) {
   return success();
 }
 
+/// The elements of a flat tensor that a region reads.
+template <>
+LogicalResult te::emitLaunches(tensor::ExtractSliceOp op,
+                               LaunchEmitter &emitter) {
+  FailureOr<Buffers> from = emitter.lookup(op.getSource());
+  if (failed(from) || op.getSourceType().getRank() != 1)
+    return refuseLaunch(op);
+  const int64_t bytes = elementType(op).getIntOrFloatBitWidth() / 8;
+  emitter.bind(op.getResult(),
+               {emitter.slice(op.getLoc(), from->front(),
+                              op.getStaticOffsets().front() * bytes,
+                              count(op.getResult()) * bytes)});
+  return success();
+}
+
+/// A copy of each operand into the result. If one of them is zero, the whole
+/// result is filled with zeros before.
+template <>
+LogicalResult te::emitLaunches(tensor::ConcatOp op, LaunchEmitter &emitter) {
+  const Value result = op.getResult();
+  const int64_t axis = op.getDim();
+  auto shape = op.getResultType().getShape();
+  const int64_t rows = llvm::product_of(shape.take_front(axis));
+  const int64_t bytes = elementType(result).getIntOrFloatBitWidth() / 8;
+  // The bytes of a row of each operand and of the result.
+  auto rowBytes = [&](Value value) {
+    return llvm::product_of(
+               cast<ShapedType>(value.getType()).getShape().drop_front(axis)) *
+           bytes;
+  };
+  const int64_t rowOfResult = rowBytes(result);
+  Value whole = emitter.alloc(op.getLoc(), emitter.baseName(op, result),
+                              emitter.causeOf(op, result), rows * rowOfResult);
+  emitter.bind(result, {whole});
+  auto isZero = [](Value operand) {
+    return matchPattern(operand, m_PosZeroFloat());
+  };
+  if (llvm::any_of(op.getInputs(), isZero) &&
+      failed(LaunchCall(emitter, op, "fill")
+                 .i64("count", count(result))
+                 .type("type", elementType(result))
+                 .f32("value", APFloat(0.0f))
+                 .buffer(whole)
+                 .none(1)
+                 .emit()))
+    return failure();
+  int64_t offset = 0;
+  for (Value operand : op.getInputs()) {
+    const int64_t row = rowBytes(operand), first = offset;
+    offset += row;
+    if (rows * row == 0 || isZero(operand))
+      continue;
+    FailureOr<Buffers> from = emitter.lookup(operand);
+    if (failed(from))
+      return failure();
+    Value to = emitter.slice(op.getLoc(), whole, first,
+                             (rows - 1) * rowOfResult + row);
+    if (failed(LaunchCall(emitter, op, "copy_strided")
+                   .i64("parts", 1)
+                   .i64("rows", rows)
+                   .i64("bytes", row)
+                   .i64("x_part", rows * row)
+                   .i64("x_row", row)
+                   .i64("y_part", rows * rowOfResult)
+                   .i64("y_row", rowOfResult)
+                   .buffer(from->front())
+                   .buffer(to)
+                   .emit()))
+      return failure();
+  }
+  return success();
+}
+
+/// The matrix whose rows or columns a linalg.reduce sums: dimensions of the
+/// operand that follow one another, with all others before or after them.
+static std::optional<std::pair<int64_t, int64_t>>
+matrixOf(linalg::ReduceOp op) {
+  auto shape = cast<ShapedType>(op.getInputs().front().getType()).getShape();
+  const int64_t rank = shape.size(), sums = op.getDimensions().size();
+  auto isRun = [&](int64_t first) {
+    return llvm::equal(op.getDimensions(), llvm::seq(first, first + sums));
+  };
+  if (!isRun(0) && !isRun(rank - sums))
+    return std::nullopt;
+  const int64_t split = isRun(rank - sums) ? rank - sums : sums;
+  return std::pair(llvm::product_of(shape.take_front(split)),
+                   llvm::product_of(shape.drop_front(split)));
+}
+
+/// A sum. The operand is f32, or is widened to it in the body of the op.
+template <>
+LogicalResult te::emitLaunches(linalg::ReduceOp op, LaunchEmitter &emitter) {
+  auto matrix = matrixOf(op);
+  if (!matrix)
+    return refuseLaunch(op);
+  const Value x = op.getInputs().front(), y = op->getResult(0);
+  const bool isOfRows =
+      op.getDimensions().back() == cast<ShapedType>(x.getType()).getRank() - 1;
+  LaunchCall call(emitter, op, isOfRows ? "row_sum" : "bias_grad");
+  return call.i64("rows", matrix->first)
+      .i64("cols", matrix->second)
+      .type("type", elementType(x))
+      .type("out_type", elementType(y))
+      .in(x)
+      .out(y)
+      .emit();
+}
+
 /// Where a region writes; the buffer is that of the region's result.
 template <> LogicalResult te::emitLaunches(tensor::EmptyOp, LaunchEmitter &) {
   return success();
 }
 
 void te::attachLinalgKernels(MLIRContext *context) {
-  attachKernels<linalg::GenericOp>(context);
+  attachKernels<linalg::GenericOp, linalg::ReduceOp>(context);
 }
 
 void te::attachTensorKernels(MLIRContext *context) {
-  attachKernels<tensor::EmptyOp>(context);
+  attachKernels<tensor::ConcatOp, tensor::EmptyOp, tensor::ExtractSliceOp>(
+      context);
   attachViews<tensor::CollapseShapeOp, tensor::ExpandShapeOp>(context);
 }

@@ -1,14 +1,18 @@
 //===- FormRegions.cpp - form launches of elementwise ops -----------------===//
 //
-// A region is a set of elementwise ops of one shape that are computed together,
-// at the position of the last of them. The ops are visited in program order,
-// and each is merged with the regions of its operands where `mayJoin` allows
-// it. Merging delays the earlier region, so it must not break an earlier use of
-// its results and must not increase the memory in use.
+// A region is a set of elementwise ops with one number of elements that are
+// computed together, at the position of the last of them. The ops are visited
+// in program order, and each is merged with the regions of its operands where
+// `mayJoin` allows it. Merging delays the earlier region, so it must not break
+// an earlier use of its results and must not increase the memory in use.
+//
+// Reshapes, transposes, slices and broadcasts are not computed: a region reads
+// their operand in place. What another op reads of them is stored.
 //
 //===----------------------------------------------------------------------===//
 
 #include "LaunchEmitter.h"
+#include "StridedView.h"
 
 #include "TEDialect/TERT/ElementwiseOps.h"
 #include "TEDialect/TERT/KernelTable.h"
@@ -20,9 +24,10 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/IndexingUtils.h"
 #include "mlir/IR/Matchers.h"
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
-#include "llvm/ADT/SmallBitVector.h"
 
 namespace mlir::te {
 #define GEN_PASS_DEF_FORMREGIONSPASS
@@ -67,48 +72,74 @@ static std::optional<APFloat> splatOf(Value value) {
   return std::nullopt;
 }
 
-/// The tensor that is read for `input`: for a broadcast, what it broadcasts.
-static Value sourceOf(Value input) {
-  auto broadcast = input.getDefiningOp<linalg::BroadcastOp>();
-  return broadcast ? broadcast.getInput() : input;
-}
-
-/// Where the elements of `sourceOf(input)` are, for each element of a region of
-/// `rank` dimensions.
-static AffineMap mapOf(Value input, int64_t rank) {
-  auto map = AffineMap::getMultiDimIdentityMap(rank, input.getContext());
-  auto broadcast = input.getDefiningOp<linalg::BroadcastOp>();
-  if (!broadcast)
-    return map;
-  llvm::SmallBitVector added(rank);
-  for (int64_t dimension : broadcast.getDimensions())
-    added.set(dimension);
-  return map.dropResults(added);
-}
-
 /// Whether no launch computes `op`: constants, views, and what regions read
 /// from other places.
 static bool isFree(Operation &op) {
-  return isa<arith::ConstantOp, linalg::BroadcastOp, tensor::EmptyOp>(op) ||
+  return isa<arith::ConstantOp, tensor::EmptyOp>(op) || movesElements(&op) ||
          llvm::any_of(op.getResults(), [](Value result) {
            return lookThroughViews(result) != result;
          });
 }
 
+static int64_t countOf(Value value) {
+  return cast<RankedTensorType>(value.getType()).getNumElements();
+}
+
 static int64_t bytesOf(Value value) {
+  return countOf(value) * getElementTypeOrSelf(value).getIntOrFloatBitWidth() /
+         8;
+}
+
+/// Reshapes `value`, which has one dimension or becomes one.
+static Value reshape(OpBuilder &b, Location loc, Value value,
+                     RankedTensorType type) {
+  auto from = cast<RankedTensorType>(value.getType());
+  if (from == type)
+    return value;
+  SmallVector<ReassociationIndices> all;
+  const int64_t rank = std::max(from.getRank(), type.getRank());
+  if (std::min(from.getRank(), type.getRank()) > 0)
+    all.push_back(llvm::to_vector(llvm::seq<int64_t>(rank)));
+  return from.getRank() > type.getRank()
+             ? tensor::CollapseShapeOp::create(b, loc, type, value, all)
+                   .getResult()
+             : tensor::ExpandShapeOp::create(b, loc, type, value, all)
+                   .getResult();
+}
+
+/// `value` as a tensor of one dimension.
+static Value flatten(OpBuilder &b, Location loc, Value value) {
   auto type = cast<RankedTensorType>(value.getType());
-  return type.getNumElements() * type.getElementTypeBitWidth() / 8;
+  return reshape(
+      b, loc, value,
+      RankedTensorType::get(type.getNumElements(), type.getElementType()));
 }
 
 namespace {
 
 using Region = llvm::SmallSetVector<Operation *, 4>;
 
-/// The tensors that a region reads, except splat constants, and its results
-/// that ops outside of it read. A broadcast is an input, of which the region
-/// reads the source.
+/// What a region reads of a tensor: the `extent` elements from `offset` on, and
+/// from the number of an element of the region to its number among these.
+struct Input {
+  Value tensor;
+  int64_t offset, extent;
+  AffineMap map;
+
+  bool operator==(const Input &other) const {
+    return tensor == other.tensor && offset == other.offset &&
+           extent == other.extent && map == other.map;
+  }
+  /// Whether `reader` has the elements of the tensor, in order.
+  bool isWhole(Value reader) const {
+    return map.isIdentity() && countOf(reader) == countOf(tensor);
+  }
+};
+
+/// What a region reads, except splat constants, and its results that ops
+/// outside of it read.
 struct Interface {
-  llvm::SmallSetVector<Value, 8> inputs;
+  SmallVector<Input, 8> inputs;
   SmallVector<Value, 4> outputs;
 };
 
@@ -129,21 +160,39 @@ struct FormRegions final : te::impl::FormRegionsPassBase<FormRegions> {
   }
 
 private:
+  using EmitBody = function_ref<void(OpBuilder &, Location, ValueRange)>;
+
   void form(Block &block);
+  void findSources(Block &block);
+  void store(Value value);
   bool mayJoin(const Region &earlier, const Region &later, Operation *last);
   ArrayRef<Operation *> usersOf(Value value) const {
     auto found = users.find(value);
     return found == users.end() ? ArrayRef<Operation *>() : found->second;
   }
+  Input inputOf(Value value) const {
+    auto found = sources.find(value);
+    return found != sources.end() ? found->second
+                                  : Input{value, 0, countOf(value),
+                                          AffineMap::getMultiDimIdentityMap(
+                                              1, value.getContext())};
+  }
+  bool readsElsewhere(const Region &readers, const Region &makers) const;
+  Interface interfaceOf(const Region &region);
   void replace(const Region &region);
-  void replace(linalg::BroadcastOp broadcast);
-
-  static Interface interfaceOf(const Region &region);
+  SmallVector<Value> createGeneric(OpBuilder &b, Location loc,
+                                   ArrayRef<Input> inputs,
+                                   ArrayRef<Value> outputs, EmitBody emitBody);
 
   size_t mostInputs = 0, mostOutputs = 0;
+  /// What the results of reshapes, transposes, slices and broadcasts are read
+  /// from.
+  DenseMap<Value, Input> sources;
+  /// The regions' results by the results of the ops that they replace.
+  llvm::MapVector<Value, Value> replaced;
   DenseMap<Operation *, unsigned> positions;
-  /// The ops of the block that use each value or a broadcast of it, in program
-  /// order. An op that contains a user counts as the user.
+  /// The ops of the block that read each value or a view of it, in program
+  /// order. An op that contains a reader counts as the reader.
   DenseMap<Value, SmallVector<Operation *, 2>> users;
   /// For each position, the number of earlier ops that are launched: all except
   /// constants and views.
@@ -152,14 +201,142 @@ private:
 
 } // namespace
 
+/// Whether an op that is no view and for which `isReader` holds reads `value`.
+/// Readers of elements at other places count if `followMoves` is set.
+static bool isRead(Value value, bool followMoves,
+                   function_ref<bool(Operation *)> isReader) {
+  return llvm::any_of(value.getUsers(), [&](Operation *user) {
+    if (getSourceOfView(user) != value)
+      return isReader(user);
+    return (followMoves || !movesElements(user)) &&
+           isRead(user->getResult(0), followMoves, isReader);
+  });
+}
+
+/// Brings a sum into a form that has a kernel: over leading or trailing
+/// dimensions, of which a sum over all is two. A conversion of the operand to
+/// f32 moves into the body.
+static void prepareSum(linalg::ReduceOp op) {
+  OpBuilder b(op);
+  Location loc = op.getLoc();
+  Value x = op.getInputs().front();
+  auto dimensions = llvm::to_vector(op.getDimensions());
+  const int64_t rank = cast<RankedTensorType>(x.getType()).getRank(),
+                sums = dimensions.size();
+  auto isRun = [&](int64_t first) {
+    return llvm::equal(dimensions, llvm::seq(first, first + sums));
+  };
+  auto create = [&](Value x, Value init, ArrayRef<int64_t> dimensions) {
+    auto widened = x.getDefiningOp<arith::ExtFOp>();
+    return linalg::ReduceOp::create(
+               b, loc, widened ? widened.getIn() : x, init, dimensions,
+               [](OpBuilder &b, Location loc, ValueRange elements) {
+                 Value element = elements[0];
+                 if (!element.getType().isF32())
+                   element =
+                       arith::ExtFOp::create(b, loc, b.getF32Type(), element);
+                 Value sum =
+                     arith::AddFOp::create(b, loc, element, elements[1]);
+                 linalg::YieldOp::create(b, loc, sum);
+               })
+        ->getResult(0);
+  };
+  if (!isRun(0) && !isRun(rank - sums)) {
+    SmallVector<int64_t> order;
+    for (int64_t axis : llvm::seq(rank))
+      if (!llvm::is_contained(dimensions, axis))
+        order.push_back(axis);
+    order.append(dimensions);
+    dimensions = llvm::to_vector(llvm::seq(rank - sums, rank));
+    auto transposed = [&](Value value) -> Value {
+      auto shape = cast<RankedTensorType>(value.getType()).getShape();
+      Value init = tensor::EmptyOp::create(
+          b, loc, applyPermutation(shape, order), getElementTypeOrSelf(value));
+      return linalg::TransposeOp::create(b, loc, value, init, order)
+          ->getResult(0);
+    };
+    auto widened = x.getDefiningOp<arith::ExtFOp>();
+    x = transposed(widened ? widened.getIn() : x);
+  } else if (sums == rank && rank > 1) {
+    auto shape = cast<RankedTensorType>(x.getType()).getShape().drop_back();
+    auto type = RankedTensorType::get(shape, b.getF32Type());
+    Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(type));
+    x = create(x, zero, rank - 1);
+    dimensions.pop_back();
+  }
+  Value sum = create(x, op.getInits().front(), dimensions);
+  op->getResult(0).replaceAllUsesWith(sum);
+  op.erase();
+}
+
+/// Finds the source of each view, and stores the views that a region cannot
+/// read in place or that other ops read.
+void FormRegions::findSources(Block &block) {
+  DenseMap<Value, StridedView> views;
+  auto viewOf = [&](Value value) {
+    auto found = views.find(value);
+    return found != views.end()
+               ? found->second
+               : StridedView(cast<ShapedType>(value.getType()).getShape());
+  };
+  for (Operation &op : llvm::make_early_inc_range(block)) {
+    Value operand = getSourceOfView(&op);
+    if (!operand)
+      continue;
+    std::optional<StridedView> view = viewOf(operand).of(&op);
+    if (!view) {
+      store(operand);
+      operand = op.getOperand(0);
+      view = viewOf(operand).of(&op);
+    }
+    Value result = op.getResult(0);
+    views.try_emplace(result, *view);
+    sources[result] = {inputOf(operand).tensor, view->getOffset(),
+                       view->getExtent(), view->getMap(&getContext())};
+    auto needsMemory = [](Operation *reader) { return !isFusible(*reader); };
+    if (movesElements(&op) &&
+        isRead(result, /*followMoves=*/false, needsMemory))
+      store(result);
+  }
+}
+
+/// Copies `value`, a view, to memory of its own.
+void FormRegions::store(Value value) {
+  OpBuilder b(&getContext());
+  b.setInsertionPointAfterValue(value);
+  Value copy =
+      createGeneric(b, value.getLoc(), inputOf(value), value,
+                    [](OpBuilder &b, Location loc, ValueRange elements) {
+                      linalg::YieldOp::create(b, loc, elements.front());
+                    })
+          .front();
+  value.replaceAllUsesWith(copy);
+  ++numRegions;
+}
+
+bool FormRegions::readsElsewhere(const Region &readers,
+                                 const Region &makers) const {
+  return llvm::any_of(readers, [&](Operation *reader) {
+    return llvm::any_of(reader->getOperands(), [&](Value operand) {
+      Input input = inputOf(operand);
+      return makers.contains(input.tensor.getDefiningOp()) &&
+             !input.isWhole(operand);
+    });
+  });
+}
+
 Interface FormRegions::interfaceOf(const Region &region) {
   Interface interface;
   for (Operation *op : region) {
-    for (Value operand : op->getOperands())
-      if (!region.contains(operand.getDefiningOp()) && !splatOf(operand))
-        interface.inputs.insert(operand);
-    if (llvm::any_of(op->getUsers(),
-                     [&](Operation *user) { return !region.contains(user); }))
+    for (Value operand : op->getOperands()) {
+      Input input = inputOf(operand);
+      if (!region.contains(input.tensor.getDefiningOp()) &&
+          !splatOf(input.tensor) &&
+          !llvm::is_contained(interface.inputs, input))
+        interface.inputs.push_back(input);
+    }
+    auto isOutside = [&](Operation *user) { return !region.contains(user); };
+    if (isRead(op->getResult(0), /*followMoves=*/true, isOutside))
       interface.outputs.push_back(op->getResult(0));
   }
   return interface;
@@ -174,6 +351,8 @@ bool FormRegions::mayJoin(const Region &earlier, const Region &later,
     for (Operation *op : *region)
       cost += costOf(op);
   if (cost > kMostCost)
+    return false;
+  if (readsElsewhere(earlier, later) || readsElsewhere(later, earlier))
     return false;
   auto isOutside = [&](Operation *op) {
     return !earlier.contains(op) && !later.contains(op);
@@ -198,8 +377,8 @@ bool FormRegions::mayJoin(const Region &earlier, const Region &later,
     // `earlier` are alive in place of its results.
     Interface interface = interfaceOf(earlier);
     int64_t held = 0, freed = 0;
-    for (Value input : interface.inputs) {
-      input = sourceOf(input);
+    for (const Input &read : interface.inputs) {
+      Value input = read.tensor;
       ArrayRef<Operation *> readers = usersOf(input);
       held += positions.lookup(readers.back()) <= to ? bytesOf(input) : 0;
       if (!isa<BlockArgument>(input))
@@ -228,19 +407,38 @@ bool FormRegions::mayJoin(const Region &earlier, const Region &later,
          interface.outputs.size() <= mostOutputs;
 }
 
+/// Moves the reshapes of `value` behind it.
+static void moveReshapesBehind(Value value) {
+  for (Operation *user : value.getUsers())
+    if (isa<tensor::CollapseShapeOp, tensor::ExpandShapeOp>(user)) {
+      user->moveAfter(value.getDefiningOp());
+      moveReshapesBehind(user->getResult(0));
+    }
+}
+
 void FormRegions::form(Block &block) {
+  sources.clear();
+  replaced.clear();
   positions.clear();
   users.clear();
   launchesBefore.clear();
+  for (auto reduce :
+       llvm::make_early_inc_range(block.getOps<linalg::ReduceOp>()))
+    prepareSum(reduce);
+  findSources(block);
   unsigned launches = 0;
   for (Operation &op : block) {
     positions.try_emplace(&op, positions.size());
-    op.walk([&](Operation *nested) {
-      for (Value operand : nested->getOperands())
-        for (Value used : {operand, sourceOf(operand)})
-          if (auto &known = users[used]; known.empty() || known.back() != &op)
+    if (!getSourceOfView(&op))
+      op.walk([&](Operation *nested) {
+        for (Value operand : nested->getOperands()) {
+          if (!isa<RankedTensorType>(operand.getType()))
+            continue;
+          auto &known = users[inputOf(operand).tensor];
+          if (known.empty() || known.back() != &op)
             known.push_back(&op);
-    });
+        }
+      });
     launchesBefore.push_back(launches);
     launches += !isFree(op);
   }
@@ -253,11 +451,11 @@ void FormRegions::form(Block &block) {
     Region joined;
     joined.insert(&op);
     for (Value operand : op.getOperands()) {
-      Operation *maker = operand.getDefiningOp();
+      Input input = inputOf(operand);
+      Operation *maker = input.tensor.getDefiningOp();
       auto found = merge && maker ? lastOf.find(maker) : lastOf.end();
       if (found == lastOf.end() || joined.contains(maker) ||
-          cast<ShapedType>(operand.getType()).getShape() !=
-              cast<ShapedType>(op.getResult(0).getType()).getShape())
+          !input.isWhole(operand))
         continue;
       Operation *last = found->second;
       Region &earlier = regions[last];
@@ -276,29 +474,54 @@ void FormRegions::form(Block &block) {
   for (Operation &op : llvm::make_early_inc_range(block))
     if (auto found = regions.find(&op); found != regions.end())
       replace(found->second);
-  for (auto broadcast :
-       llvm::make_early_inc_range(block.getOps<linalg::BroadcastOp>()))
-    replace(broadcast);
+  for (auto [output, result] : replaced) {
+    output.replaceAllUsesWith(result);
+    moveReshapesBehind(result);
+  }
+  // The replaced ops, and views that are not read any more.
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
+    if (lastOf.contains(&op) || (getSourceOfView(&op) && op.use_empty()))
+      op.erase();
 }
 
-/// Erases a broadcast that only regions read, or stores it for other readers.
-void FormRegions::replace(linalg::BroadcastOp broadcast) {
-  Value result = broadcast->getResult(0);
-  if (!result.use_empty()) {
-    const int64_t rank = cast<ShapedType>(result.getType()).getRank();
-    OpBuilder b(broadcast);
-    auto copy = linalg::GenericOp::create(
-        b, broadcast.getLoc(), result.getType(), broadcast.getInput(),
-        broadcast.getInit(),
-        {mapOf(result, rank), b.getMultiDimIdentityMap(rank)},
-        SmallVector<utils::IteratorType>(rank, utils::IteratorType::parallel),
-        [](OpBuilder &b, Location loc, ValueRange elements) {
-          linalg::YieldOp::create(b, loc, elements.front());
-        });
-    result.replaceAllUsesWith(copy.getResult(0));
-    ++numRegions;
+/// A linalg.generic on flat tensors that computes values of the types of
+/// `outputs`, which it returns in their shapes.
+SmallVector<Value> FormRegions::createGeneric(OpBuilder &b, Location loc,
+                                              ArrayRef<Input> inputs,
+                                              ArrayRef<Value> outputs,
+                                              EmitBody emitBody) {
+  SmallVector<Value> operands, inits;
+  SmallVector<AffineMap> maps;
+  SmallVector<Type> types;
+  for (const Input &input : inputs) {
+    auto found = replaced.find(input.tensor);
+    Value flat =
+        flatten(b, loc, found != replaced.end() ? found->second : input.tensor);
+    if (input.extent != countOf(flat))
+      flat = tensor::ExtractSliceOp::create(
+          b, loc, flat, OpFoldResult(b.getIndexAttr(input.offset)),
+          OpFoldResult(b.getIndexAttr(input.extent)),
+          OpFoldResult(b.getIndexAttr(1)));
+    if (flat != input.tensor)
+      sources[flat] = input;
+    operands.push_back(flat);
+    maps.push_back(input.map);
   }
-  broadcast.erase();
+  for (Value output : outputs) {
+    inits.push_back(tensor::EmptyOp::create(b, loc, countOf(output),
+                                            getElementTypeOrSelf(output)));
+    types.push_back(inits.back().getType());
+    maps.push_back(b.getMultiDimIdentityMap(1));
+  }
+  auto generic =
+      linalg::GenericOp::create(b, loc, types, operands, inits, maps,
+                                utils::IteratorType::parallel, emitBody);
+  return llvm::map_to_vector(
+      llvm::zip_equal(generic.getResults(), outputs), [&](auto pair) {
+        auto [result, output] = pair;
+        return reshape(b, loc, result,
+                       cast<RankedTensorType>(output.getType()));
+      });
 }
 
 /// Replaces the ops of `region` with one linalg.generic. It computes in f32 and
@@ -310,51 +533,37 @@ void FormRegions::replace(const Region &region) {
   });
   Operation *last = ops.back();
   Interface interface = interfaceOf(region);
-  if (interface.outputs.empty()) {
-    for (Operation *op : llvm::reverse(ops))
-      op->erase();
+  if (interface.outputs.empty())
     return;
-  }
   OpBuilder b(last);
   Location loc = b.getFusedLoc(
       llvm::map_to_vector(ops, [](Operation *op) { return op->getLoc(); }));
-  auto shape = cast<RankedTensorType>(last->getResult(0).getType()).getShape();
-  SmallVector<Type> types;
-  SmallVector<Value> inits;
-  for (Value output : interface.outputs) {
-    types.push_back(output.getType());
-    inits.push_back(tensor::EmptyOp::create(
-        b, loc, shape, getElementTypeOrSelf(output.getType())));
-  }
-  SmallVector<Value> sources = llvm::map_to_vector(interface.inputs, sourceOf);
-  SmallVector<AffineMap> maps =
-      llvm::map_to_vector(interface.inputs, [&](Value input) {
-        return mapOf(input, shape.size());
-      });
-  maps.append(types.size(), b.getMultiDimIdentityMap(shape.size()));
-  SmallVector<utils::IteratorType> iterators(shape.size(),
-                                             utils::IteratorType::parallel);
   auto emitBody = [&](OpBuilder &b, Location loc, ValueRange elements) {
-    IRMapping scalars;
-    for (auto [input, element] : llvm::zip(interface.inputs, elements))
-      scalars.map(input, element);
-    // The values in f32. Each is converted once.
-    DenseMap<Value, Value> wide;
-    auto widen = [&](Value tensor) -> Value {
-      Value &known = wide[tensor];
-      if (known)
-        return known;
-      if (std::optional<APFloat> splat = splatOf(tensor)) {
+    // The element of each result, and the f32 of each element. Each is
+    // converted once.
+    DenseMap<Value, Value> scalars, wide;
+    auto widen = [&](Value operand) -> Value {
+      Input input = inputOf(operand);
+      if (std::optional<APFloat> splat = splatOf(input.tensor)) {
+        Value &known = wide[input.tensor];
         bool losesInfo = false;
         splat->convert(APFloat::IEEEsingle(), APFloat::rmNearestTiesToEven,
                        &losesInfo);
-        return known = arith::ConstantOp::create(
-                   b, loc, b.getF32FloatAttr(splat->convertToFloat()));
+        if (!known)
+          known = arith::ConstantOp::create(
+              b, loc, b.getF32FloatAttr(splat->convertToFloat()));
+        return known;
       }
-      Value scalar = scalars.lookup(tensor);
-      if (!scalar.getType().isF32())
-        scalar = arith::ExtFOp::create(b, loc, b.getF32Type(), scalar);
-      return known = scalar;
+      Value scalar = scalars.lookup(input.tensor);
+      if (!scalar)
+        scalar = elements[llvm::find(interface.inputs, input) -
+                          interface.inputs.begin()];
+      if (scalar.getType().isF32())
+        return scalar;
+      Value &known = wide[scalar];
+      if (!known)
+        known = arith::ExtFOp::create(b, loc, b.getF32Type(), scalar);
+      return known;
     };
     for (Operation *op : ops) {
       SmallVector<Value> operands =
@@ -365,26 +574,19 @@ void FormRegions::replace(const Region &region) {
                           b.getF32Type())
                      ->getResult(0);
       Type type = getElementTypeOrSelf(op->getResult(0).getType());
-      if (type.isF32())
-        wide[op->getResult(0)] = result;
-      else
+      if (!type.isF32())
         result = arith::TruncFOp::create(b, op->getLoc(), type, result);
-      scalars.map(op->getResult(0), result);
+      scalars[op->getResult(0)] = result;
     }
     linalg::YieldOp::create(
         b, loc, llvm::map_to_vector(interface.outputs, [&](Value output) {
           return scalars.lookup(output);
         }));
   };
-  auto generic = linalg::GenericOp::create(b, loc, types, sources, inits, maps,
-                                           iterators, emitBody);
-  for (auto [output, result] :
-       llvm::zip_equal(interface.outputs, generic.getResults()))
-    output.replaceUsesWithIf(result, [&](OpOperand &use) {
-      return !region.contains(use.getOwner());
-    });
-  for (Operation *op : llvm::reverse(ops))
-    op->erase();
+  SmallVector<Value> results =
+      createGeneric(b, loc, interface.inputs, interface.outputs, emitBody);
+  for (auto [output, result] : llvm::zip_equal(interface.outputs, results))
+    replaced[output] = result;
   ++numRegions;
   numOps += ops.size();
 }

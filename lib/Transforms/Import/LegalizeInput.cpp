@@ -21,6 +21,7 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Matchers.h"
 #include "llvm/Support/MathExtras.h"
 
 namespace mlir::te {
@@ -184,27 +185,21 @@ private:
     if (isa<func::ReturnOp, func::CallOp, tensor::CollapseShapeOp,
             tensor::ExpandShapeOp>(op))
       return;
-    if (auto broadcast = dyn_cast<linalg::BroadcastOp>(op)) {
-      Type element = getElementTypeOrSelf(broadcast.getInput().getType());
-      if (!element.isF32() && !element.isBF16() && !element.isF16())
-        report(op->getLoc()) << "expected a linalg.broadcast of f32, bf16 or "
-                                "f16, but got "
-                             << broadcast.getInput().getType();
-      return;
-    }
     if (isa<tensor::EmptyOp>(op)) {
       for (OpOperand &use : op->getUses()) {
-        auto broadcast = dyn_cast<linalg::BroadcastOp>(use.getOwner());
-        if (broadcast && &use == &broadcast.getInitMutable())
+        if (isa<linalg::BroadcastOp, linalg::TransposeOp>(use.getOwner()) &&
+            use.getOperandNumber() == 1)
           continue;
         report(op->getLoc())
-            << "expected a tensor.empty to be only what a linalg.broadcast "
-               "writes, but '"
+            << "expected a tensor.empty to be only what a linalg.broadcast or "
+               "linalg.transpose writes, but '"
             << use.getOwner()->getName() << "' reads it";
         return;
       }
       return;
     }
+    if (isDataMovement(op) || isa<linalg::ReduceOp>(op))
+      return checkMovement(op);
     if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
       auto elements = dyn_cast<DenseElementsAttr>(constant.getValue());
       // Sizes of groups are i32.
@@ -239,10 +234,47 @@ private:
                             [&](StringRef known) { diagnostic << known; });
       return;
     }
-    report(op->getLoc()) << "expected a te op, elementwise arith or math, a "
-                            "tensor reshape, a linalg.broadcast or a constant, "
-                            "but got '"
-                         << op->getName() << "'";
+    report(op->getLoc())
+        << "expected a te op, elementwise arith or math, a reshape, slice or "
+           "concat of tensor, a broadcast, transpose or reduce of linalg, or a "
+           "constant, but got '"
+        << op->getName() << "'";
+  }
+
+  /// Slices and sums have more forms than the runtime has code for.
+  void checkMovement(Operation *op) {
+    const Type type = op->getOperand(0).getType();
+    const Type element = getElementTypeOrSelf(type);
+    auto expect = [&](const Twine &what) {
+      report(op->getLoc()) << "expected a " << op->getName() << " " << what
+                           << ", but got one of " << type;
+    };
+    if (!element.isF32() && !element.isBF16() && !element.isF16())
+      return expect("of f32, bf16 or f16");
+    auto slice = dyn_cast<tensor::ExtractSliceOp>(op);
+    if (slice &&
+        (slice.getSourceType().getRank() != slice.getType().getRank() ||
+         ShapedType::isDynamicShape(slice.getStaticOffsets()) ||
+         ShapedType::isDynamicShape(slice.getStaticSizes()) ||
+         !llvm::all_of(slice.getStaticStrides(),
+                       [](int64_t stride) { return stride == 1; })))
+      return expect("with constant offsets and sizes, strides of 1 and no "
+                    "dropped dimensions");
+    auto reduce = dyn_cast<linalg::ReduceOp>(op);
+    if (!reduce)
+      return;
+    auto isSum = [](Block &body) {
+      auto sum = dyn_cast<arith::AddFOp>(body.front());
+      return sum && sum->getNextNode() == body.getTerminator() &&
+             body.getTerminator()->getOperand(0) == sum.getResult() &&
+             llvm::is_contained(sum->getOperands(), body.getArgument(0)) &&
+             llvm::is_contained(sum->getOperands(), body.getArgument(1));
+    };
+    if (!element.isF32() || reduce.getInputs().size() != 1 ||
+        reduce.getDimensions().empty() ||
+        !matchPattern(reduce.getInits().front(), m_AnyZeroFloat()) ||
+        !isSum(*reduce.getBody()))
+      expect("of f32 to add all elements of at least one dimension to zero");
   }
 
   void checkType(Location loc, Type type, const std::string &what) {

@@ -45,10 +45,10 @@ static bool isFloat(Type type) {
 
 /// Whether `op` cannot compute NaN or infinity from finite operands.
 static bool keepsFinite(Operation *op) {
-  return isa<arith::ConstantOp, ResidualOp, tensor::CollapseShapeOp,
-             tensor::ExpandShapeOp, tensor::EmptyOp, linalg::BroadcastOp,
-             AmaxOp, AmaxRowsOp, PartialAmaxOp, AmaxReduceOp, ComputeScaleOp,
-             DelayedScalingUpdateOp, TensorStatsOp>(op);
+  return isDataMovement(op) ||
+         isa<arith::ConstantOp, ResidualOp, AmaxOp, AmaxRowsOp, PartialAmaxOp,
+             AmaxReduceOp, ComputeScaleOp, DelayedScalingUpdateOp,
+             TensorStatsOp>(op);
 }
 
 /// The description of a row of counts, which te-run prints.

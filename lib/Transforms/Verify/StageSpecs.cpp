@@ -45,11 +45,8 @@ bool isCall(Operation *op, BlockFacts &) { return isa<func::CallOp>(op); }
 
 bool isNotTensorCode(Operation *op, BlockFacts &) {
   if (isStructure(op) || inDialect(op, "te") ||
-      isa<linalg::BroadcastOp>(op->getParentOp()))
-    return false;
-  StringRef name = op->getName().getStringRef();
-  if (name == "tensor.collapse_shape" || name == "tensor.expand_shape" ||
-      name == "arith.constant" || isa<linalg::BroadcastOp, tensor::EmptyOp>(op))
+      isa<linalg::LinalgOp>(op->getParentOp()) || isDataMovement(op) ||
+      isa<arith::ConstantOp, linalg::ReduceOp>(op))
     return false;
   return !(inDialect(op, "arith") || inDialect(op, "math")) ||
          !OpTrait::hasElementwiseMappableTraits(op);
@@ -71,13 +68,12 @@ bool isLinear(Operation *op, BlockFacts &) {
 
 /// Whether `value` may be read in the backward without being saved: an argument
 /// or a constant is available anyway, a scalar costs nothing to save, and a
-/// gathered value is available if its part is.
+/// gathered or moved value is available if what it is made of is.
 bool mayCross(Value value) {
   if (Operation *op = value.getDefiningOp();
-      isa_and_present<AllGatherOp, tensor::ExpandShapeOp>(op))
-    return mayCross(op->getOperand(0));
+      op && (isa<AllGatherOp>(op) || isDataMovement(op)))
+    return llvm::all_of(op->getOperands(), mayCross);
   if (isa<BlockArgument>(value) || value.getDefiningOp<ResidualOp>() ||
-      value.getDefiningOp<tensor::EmptyOp>() ||
       matchPattern(value, m_Constant()))
     return true;
   auto shaped = dyn_cast<ShapedType>(value.getType());
@@ -148,8 +144,8 @@ constexpr StageRule rules[] = {
     {Stage::Import, Stage::Schedule, "no-calls", "every call is inlined",
      isCall},
     {Stage::Import, Stage::Fuse, "tensor-code",
-     "every op is te, elementwise arith or math, a tensor reshape, a "
-     "linalg.broadcast or a constant",
+     "every op is te, elementwise arith or math, a reshape, slice or concat "
+     "of tensor, a broadcast, transpose or reduce of linalg, or a constant",
      isNotTensorCode},
     {Stage::Import, Stage::Fuse, "static-shapes", "every shape is static",
      hasDynamicShape},

@@ -77,8 +77,11 @@ def HoistSumsPass : Pass<"te-hoist-sums", "func::FuncOp"> {
 def FormRegionsPass : Pass<"te-form-regions", "func::FuncOp"> {
   let summary = "form launches of elementwise ops, fused where they can be";
   let description = [{
-    Elementwise `arith` and `math` ops on tensors of one shape (a *region*) become
-    one `linalg.generic`, for which code is generated; an op that is merged with no
+    Elementwise `arith` and `math` ops on one number of elements (a *region*) become
+    one `linalg.generic` on flat tensors, for which code is generated. It reads the
+    operands of reshapes, transposes, slices and broadcasts in place; what other ops
+    read of the last three is stored by a `linalg.generic` that copies. Sums of
+    `linalg.reduce` are brought into a form that has a kernel; an op that is merged with no
     other is a region of its own. Intermediate values are not stored, and each input
     is read once. The result of every op is still rounded to
     its type, so that no bit changes. The region of an operand is merged with its

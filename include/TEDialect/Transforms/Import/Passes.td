@@ -74,6 +74,7 @@ def LegalizeInputPass : Pass<"te-legalize-input", "ModuleOp"> {
     Inlines every `func.call`; an inlined `te.linear` keeps the recipe that was
     in force in its own function. Then the pass reports, all at once, everything
     that the compiler does not support: ops that are not te ops, static reshapes,
+    slices and concatenations of tensor, broadcasts, transposes and sums of linalg,
     splat constants, or one of the elementwise arith and math ops of the runtime;
     dynamic shapes; tensors of 2^40 bytes or more; names given twice; a result
     that has the name of an argument of another type, whose next state it would

@@ -127,23 +127,101 @@ struct ReshapeAxes
   }
 };
 
+/// The names of the axes of a tensor of `rank`, joined by spaces.
+std::string axisNames(ArrayRef<std::string> names) {
+  return llvm::join(names, " ");
+}
+SmallVector<std::string> makeAxisNames(int64_t rank) {
+  return llvm::map_to_vector(
+      llvm::seq(rank), [](int64_t axis) { return "f" + std::to_string(axis); });
+}
+int64_t rankOf(Value value) {
+  return cast<RankedTensorType>(value.getType()).getRank();
+}
+
+/// The relation of an op of linalg with one operand, `input`, and one result.
+AxisRelation linalgRelation(Operation *op, ArrayRef<std::string> input,
+                            ArrayRef<std::string> result) {
+  AxisRelation relation(op);
+  relation.operands("input", op->getOperand(0), axisNames(input));
+  relation.operands("init", op->getOperand(1), axisNames(result));
+  relation.results("result", op->getResults(), axisNames(result));
+  return relation;
+}
+
 /// The axes of the operand are those of the result that it has.
 struct BroadcastAxes
     : AxisRelationOpInterface::ExternalModel<BroadcastAxes,
                                              linalg::BroadcastOp> {
   AxisRelation getAxisRelation(Operation *op) const {
-    auto broadcast = cast<linalg::BroadcastOp>(op);
-    SmallVector<std::string> result, operand;
-    for (int64_t axis = 0, rank = broadcast.getInit().getType().getRank();
-         axis < rank; ++axis) {
-      result.push_back("f" + std::to_string(axis));
-      if (!llvm::is_contained(broadcast.getDimensions(), axis))
-        operand.push_back(result.back());
-    }
+    auto added = cast<linalg::BroadcastOp>(op).getDimensions();
+    SmallVector<std::string> result = makeAxisNames(rankOf(op->getResult(0))),
+                             input;
+    for (auto [axis, name] : llvm::enumerate(result))
+      if (!llvm::is_contained(added, axis))
+        input.push_back(name);
+    return linalgRelation(op, input, result);
+  }
+};
+
+struct TransposeAxes
+    : AxisRelationOpInterface::ExternalModel<TransposeAxes,
+                                             linalg::TransposeOp> {
+  AxisRelation getAxisRelation(Operation *op) const {
+    SmallVector<std::string> input = makeAxisNames(rankOf(op->getOperand(0))),
+                             result;
+    for (int64_t axis : cast<linalg::TransposeOp>(op).getPermutation())
+      result.push_back(input[axis]);
+    AxisRelation relation = linalgRelation(op, input, result);
+    relation.movesElements = true;
+    return relation;
+  }
+};
+
+/// The result is a sum over the dimensions that it lacks.
+struct ReduceAxes
+    : AxisRelationOpInterface::ExternalModel<ReduceAxes, linalg::ReduceOp> {
+  AxisRelation getAxisRelation(Operation *op) const {
+    auto summed = cast<linalg::ReduceOp>(op).getDimensions();
+    SmallVector<std::string> input = makeAxisNames(rankOf(op->getOperand(0))),
+                             result;
+    for (auto [axis, name] : llvm::enumerate(input))
+      if (!llvm::is_contained(summed, axis))
+        result.push_back(name);
+    AxisRelation relation = linalgRelation(op, input, result);
+    for (int64_t axis : summed)
+      relation.sum(input[axis]);
+    return relation;
+  }
+};
+
+/// A slice or concatenation: each rank needs all of the dimensions of which the
+/// result has another size.
+template <typename Op>
+struct PartAxes : AxisRelationOpInterface::ExternalModel<PartAxes<Op>, Op> {
+  AxisRelation getAxisRelation(Operation *op) const {
+    auto shapeOf = [](Value value) {
+      return cast<RankedTensorType>(value.getType()).getShape();
+    };
+    const Value result = op->getResult(0);
     AxisRelation relation(op);
-    relation.operands("input", broadcast.getInput(), llvm::join(operand, " "));
-    relation.operands("init", broadcast.getInit(), llvm::join(result, " "));
-    relation.results("result", op->getResults(), llvm::join(result, " "));
+    // te-legalize-input refuses a slice that drops dimensions.
+    if (rankOf(op->getOperand(0)) != rankOf(result))
+      return relation;
+    const SmallVector<std::string> names = makeAxisNames(rankOf(result));
+    SmallVector<std::string> resultNames = names;
+    for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
+      SmallVector<std::string> operandNames = names;
+      for (size_t axis = 0; axis < names.size(); ++axis)
+        if (shapeOf(operand)[axis] != shapeOf(result)[axis]) {
+          operandNames[axis] += "of" + std::to_string(i);
+          resultNames[axis] = "_";
+          relation.needWhole(operandNames[axis]);
+        }
+      relation.operands("source", operand, axisNames(operandNames));
+    }
+    relation.results("result", result, axisNames(resultNames));
+    relation.movesElements = true;
     return relation;
   }
 };
@@ -162,13 +240,22 @@ void te::attachMeaningOfOtherDialects(MLIRContext *context) {
   attach<ZeroKeepingAxes, arith::AddFOp, arith::SubFOp, arith::MulFOp,
          arith::ExtFOp, arith::TruncFOp>(context);
   attach<ReshapeAxes, tensor::CollapseShapeOp, tensor::ExpandShapeOp>(context);
+  attach<PartAxes, tensor::ExtractSliceOp, tensor::ConcatOp>(context);
   linalg::BroadcastOp::attachInterface<BroadcastAxes>(*context);
+  linalg::TransposeOp::attachInterface<TransposeAxes>(*context);
+  linalg::ReduceOp::attachInterface<ReduceAxes>(*context);
   attach<StoredForm, arith::ExtFOp, arith::TruncFOp>(context);
   for (RegisteredOperationName op : context->getRegisteredOperations())
     if (isa<arith::ArithDialect, math::MathDialect>(op.getDialect()) &&
         op.hasTrait<OpTrait::Elementwise>() &&
         !op.hasInterface<AxisRelationOpInterface>())
       op.attachInterface<PointwiseAxes>();
+}
+
+bool te::isDataMovement(Operation *op) {
+  return isa<tensor::CollapseShapeOp, tensor::ExpandShapeOp,
+             tensor::ExtractSliceOp, tensor::ConcatOp, tensor::EmptyOp,
+             linalg::BroadcastOp, linalg::TransposeOp>(op);
 }
 
 //===----------------------------------------------------------------------===//

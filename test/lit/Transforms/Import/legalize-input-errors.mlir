@@ -29,7 +29,7 @@ func.func @dynamic(%a: tensor<?xf32>) {
 }
 
 func.func @ops(%a: tensor<4xf32>, %b: tensor<4x4xf32>) {
-  // expected-error @below {{expected a tensor.empty to be only what a linalg.broadcast writes, but 'arith.negf' reads it}}
+  // expected-error @below {{expected a tensor.empty to be only what a linalg.broadcast or linalg.transpose writes, but 'arith.negf' reads it}}
   %e = tensor.empty() : tensor<4xf32>
   %n = arith.negf %e : tensor<4xf32>
   // expected-error @below {{expected a constant tensor to hold one float in every element, or i32; pass others as arguments}}
@@ -75,7 +75,7 @@ func.func @calls_nothing(%a: tensor<4xf32>) -> tensor<4xf32> {
 // -----
 
 func.func @broadcast_of_nothing() -> tensor<2x4xf32> {
-  // expected-error @below {{expected a tensor.empty to be only what a linalg.broadcast writes, but 'linalg.broadcast' reads it}}
+  // expected-error @below {{expected a tensor.empty to be only what a linalg.broadcast or linalg.transpose writes, but 'linalg.broadcast' reads it}}
   %i = tensor.empty() : tensor<4xf32>
   %e = tensor.empty() : tensor<2x4xf32>
   %y = linalg.broadcast ins(%i : tensor<4xf32>) outs(%e : tensor<2x4xf32>) dimensions = [0]
@@ -86,9 +86,35 @@ func.func @broadcast_of_nothing() -> tensor<2x4xf32> {
 
 func.func @broadcast_of_integers(%i: tensor<4xi32>) -> tensor<2x4xi32> {
   %e = tensor.empty() : tensor<2x4xi32>
-  // expected-error @below {{expected a linalg.broadcast of f32, bf16 or f16, but got 'tensor<4xi32>'}}
+  // expected-error @below {{expected a linalg.broadcast of f32, bf16 or f16, but got one of 'tensor<4xi32>'}}
   %y = linalg.broadcast ins(%i : tensor<4xi32>) outs(%e : tensor<2x4xi32>) dimensions = [0]
   return %y : tensor<2x4xi32>
+}
+
+// -----
+
+func.func @slices(%x: tensor<4x8xf32>) -> tensor<8xf32> {
+  // expected-error @below {{expected a tensor.extract_slice with constant offsets and sizes, strides of 1 and no dropped dimensions, but got one of 'tensor<4x8xf32>'}}
+  %s = tensor.extract_slice %x[0, 0] [4, 4] [1, 2] : tensor<4x8xf32> to tensor<4x4xf32>
+  // expected-error @below {{no dropped dimensions}}
+  %r = tensor.extract_slice %x[1, 0] [1, 8] [1, 1] : tensor<4x8xf32> to tensor<8xf32>
+  return %r : tensor<8xf32>
+}
+
+// -----
+
+func.func @sums(%x: tensor<4x8xf32>, %h: tensor<4x8xbf16>, %i: tensor<4xf32>) -> tensor<4xf32> {
+  %zero = arith.constant dense<0.0> : tensor<4xf32>
+  %narrow = arith.constant dense<0.0> : tensor<4xbf16>
+  // expected-error @below {{expected a linalg.reduce of f32 to add all elements of at least one dimension to zero, but got one of 'tensor<4x8xbf16>'}}
+  %a = linalg.reduce { arith.addf } ins(%h : tensor<4x8xbf16>) outs(%narrow : tensor<4xbf16>) dimensions = [1]
+  // expected-error @below {{to add all elements}}
+  %b = linalg.reduce { arith.maximumf } ins(%x : tensor<4x8xf32>) outs(%zero : tensor<4xf32>) dimensions = [1]
+  // expected-error @below {{to add all elements}}
+  %c = linalg.reduce { arith.addf } ins(%x : tensor<4x8xf32>) outs(%i : tensor<4xf32>) dimensions = [1]
+  // expected-error @below {{to add all elements}}
+  %d = linalg.reduce { arith.addf } ins(%i : tensor<4xf32>) outs(%zero : tensor<4xf32>) dimensions = []
+  return %c : tensor<4xf32>
 }
 
 // -----

@@ -21,8 +21,8 @@ func.func @dynamic(%x: tensor<?xf32>) {
   return
 }
 func.func @other_op(%x: tensor<4xf32>) {
-  // expected-error @below {{(tensor-code), but got 'tensor.extract_slice'}}
-  %y = tensor.extract_slice %x[0] [2] [1] : tensor<4xf32> to tensor<2xf32>
+  // expected-error @below {{(tensor-code), but got 'tensor.bitcast'}}
+  %y = tensor.bitcast %x : tensor<4xf32> to tensor<4xi32>
   return
 }
 

@@ -6,7 +6,7 @@
 // STAGE: te-opt: error: expected option 'stage' of 'te-verify-stage' to be one of import, autodiff, quantize, fuse, schedule or lower, but got 'parse'
 
 // TABLE:      after import until schedule: no-calls: every call is inlined
-// TABLE-NEXT: after import until fuse: tensor-code: every op is te, elementwise arith or math, a tensor reshape, a linalg.broadcast or a constant
+// TABLE-NEXT: after import until fuse: tensor-code: every op is te, elementwise arith or math, a reshape, slice or concat of tensor, a broadcast, transpose or reduce of linalg, or a constant
 // TABLE-NEXT: after import until fuse: static-shapes: every shape is static
 // TABLE-NEXT: after autodiff until fuse: no-vjp: every te.vjp is replaced by its forward and backward
 // TABLE-NEXT: after autodiff: saved-operands: te backward ops read the forward through te.residual, arguments or constants

@@ -1,0 +1,53 @@
+// RUN: te-opt %s --te-differentiate --cse | FileCheck %s
+
+// The gradient of a broadcast along other than the first dimensions is a sum in f32, rounded once.
+// CHECK-LABEL: func.func @spread(
+// CHECK-SAME: %[[C:[^ ]*]]: tensor<4xbf16>, %[[DY:[^ ]*]]: tensor<4x8xbf16>)
+// CHECK: %[[WIDE:.*]] = arith.extf %[[DY]]
+// CHECK: %[[SUM:.*]] = linalg.reduce { arith.addf } ins(%[[WIDE]] : tensor<4x8xf32>) outs(%{{.*}} : tensor<4xf32>) dimensions = [1]
+// CHECK: %[[DC:.*]] = arith.truncf %[[SUM]]
+// CHECK: return %{{.*}}, %[[DC]]
+func.func @spread(%c: tensor<4xbf16>, %dy: tensor<4x8xbf16>) -> (tensor<4x8xbf16>, tensor<4xbf16>) {
+  %r:2 = te.vjp @repeat(%c) cotangents(%dy) wrt [0] : (tensor<4xbf16>), (tensor<4x8xbf16>) -> (tensor<4x8xbf16>, tensor<4xbf16>)
+  return %r#0, %r#1 : tensor<4x8xbf16>, tensor<4xbf16>
+}
+func.func private @repeat(%c: tensor<4xbf16>) -> tensor<4x8xbf16> {
+  %empty = tensor.empty() : tensor<4x8xbf16>
+  %y = linalg.broadcast ins(%c : tensor<4xbf16>) outs(%empty : tensor<4x8xbf16>) dimensions = [1]
+  return %y : tensor<4x8xbf16>
+}
+
+// Of a sum, it is a broadcast; of a transpose, the transpose back.
+// CHECK-LABEL: func.func @turned_sum(
+// CHECK-SAME: %{{[^ ]*}}: tensor<4x8xf32>, %[[DY:[^ ]*]]: tensor<8xf32>)
+// CHECK: %[[ROWS:.*]] = linalg.broadcast ins(%[[DY]] : tensor<8xf32>) outs(%{{.*}} : tensor<8x4xf32>) dimensions = [1]
+// CHECK: %[[DX:.*]] = linalg.transpose ins(%[[ROWS]] : tensor<8x4xf32>) outs(%{{.*}} : tensor<4x8xf32>) permutation = [1, 0]
+// CHECK: return %{{.*}}, %[[DX]]
+func.func @turned_sum(%x: tensor<4x8xf32>, %dy: tensor<8xf32>) -> (tensor<8xf32>, tensor<4x8xf32>) {
+  %r:2 = te.vjp @sum_of_turned(%x) cotangents(%dy) wrt [0] : (tensor<4x8xf32>), (tensor<8xf32>) -> (tensor<8xf32>, tensor<4x8xf32>)
+  return %r#0, %r#1 : tensor<8xf32>, tensor<4x8xf32>
+}
+func.func private @sum_of_turned(%x: tensor<4x8xf32>) -> tensor<8xf32> {
+  %empty = tensor.empty() : tensor<8x4xf32>
+  %zero = arith.constant dense<0.0> : tensor<8xf32>
+  %turned = linalg.transpose ins(%x : tensor<4x8xf32>) outs(%empty : tensor<8x4xf32>) permutation = [1, 0]
+  %y = linalg.reduce { arith.addf } ins(%turned : tensor<8x4xf32>) outs(%zero : tensor<8xf32>) dimensions = [1]
+  return %y : tensor<8xf32>
+}
+
+// Of a slice, it is zeros around the cotangent; of a concatenation, slices of it.
+// CHECK-LABEL: func.func @parts(
+// CHECK-SAME: %{{[^ ]*}}: tensor<4x8xf32>, %[[DY:[^ ]*]]: tensor<6x5xf32>)
+// CHECK-DAG: %[[FIRST:.*]] = tensor.extract_slice %[[DY]][0, 0] [2, 5] [1, 1]
+// CHECK-DAG: %[[COLUMNS:.*]] = tensor.concat dim(1) %{{.*}}, %[[FIRST]], %{{.*}} : (tensor<2x1xf32>, tensor<2x5xf32>, tensor<2x2xf32>) -> tensor<2x8xf32>
+// CHECK-DAG: tensor.concat dim(0) %[[COLUMNS]], %{{.*}} : (tensor<2x8xf32>, tensor<2x8xf32>) -> tensor<4x8xf32>
+func.func @parts(%x: tensor<4x8xf32>, %dy: tensor<6x5xf32>) -> (tensor<6x5xf32>, tensor<4x8xf32>) {
+  %r:2 = te.vjp @join(%x) cotangents(%dy) wrt [0] : (tensor<4x8xf32>), (tensor<6x5xf32>) -> (tensor<6x5xf32>, tensor<4x8xf32>)
+  return %r#0, %r#1 : tensor<6x5xf32>, tensor<4x8xf32>
+}
+func.func private @join(%x: tensor<4x8xf32>) -> tensor<6x5xf32> {
+  %a = tensor.extract_slice %x[0, 1] [2, 5] [1, 1] : tensor<4x8xf32> to tensor<2x5xf32>
+  %b = tensor.extract_slice %x[0, 3] [4, 5] [1, 1] : tensor<4x8xf32> to tensor<4x5xf32>
+  %y = tensor.concat dim(0) %a, %b : (tensor<2x5xf32>, tensor<4x5xf32>) -> tensor<6x5xf32>
+  return %y : tensor<6x5xf32>
+}
