@@ -371,25 +371,61 @@ class Function:
         shape = tuple(shape)
         if shape == x.shape:
             return x
-        if len(x.shape) > 1:
-            flat = (_product(x.shape),)
-            syntax = f"{x.name} [[{_axes(len(x.shape))}]]"
-            types = f"{x.type} into {type_text(flat, x.dtype)}"
-            x = self.append("tensor.collapse_shape", [x], [(flat, x.dtype)], types, syntax)[0]
-        if len(shape) > 1:
-            sizes = ", ".join(map(str, shape))
-            syntax = f"{x.name} [[{_axes(len(shape))}]] output_shape [{sizes}]"
-            types = f"{x.type} into {type_text(shape, x.dtype)}"
-            x = self.append("tensor.expand_shape", [x], [(shape, x.dtype)], types, syntax)[0]
-        return x
+        flat = (_product(x.shape),)
+        if x.shape != flat:
+            x = self._flat_and("collapse" if x.shape else "expand", x, flat)
+        return self._flat_and("expand" if shape else "collapse", x, shape) if shape != flat else x
+
+    def _flat_and(self, how: str, x: Value, shape: tuple[int, ...]) -> Value:
+        """x reshaped; x or the result has one dimension."""
+        rank = max(len(x.shape), len(shape))
+        groups = f"[[{_axes(rank)}]]" if min(len(x.shape), len(shape)) else "[]"
+        sizes = f" output_shape [{', '.join(map(str, shape))}]" if how == "expand" else ""
+        types = f"{x.type} into {type_text(shape, x.dtype)}"
+        return self.append(f"tensor.{how}_shape", [x], [(shape, x.dtype)], types, f"{x.name} {groups}{sizes}")[0]
 
     def broadcast(self, x: Value, shape: Sequence[int], dimensions: Sequence[int]) -> Value:
         """x repeated along `dimensions` of the result, which has the sizes `shape`; x has the other dimensions, in order."""
+        return self._moved("broadcast", x, shape, f"dimensions = {_sizes(dimensions)}")
+
+    def transpose(self, x: Value, permutation: Sequence[int]) -> Value:
+        """x whose dimension i is dimension `permutation[i]` of `x`."""
+        if tuple(permutation) == tuple(range(len(x.shape))):
+            return x
+        return self._moved(
+            "transpose", x, [x.shape[axis] for axis in permutation], f"permutation = {_sizes(permutation)}"
+        )
+
+    def _moved(self, op: str, x: Value, shape: Sequence[int], how: str) -> Value:
         kind = type_text(shape, x.dtype)
-        sizes = f"[{', '.join(map(str, dimensions))}]"
         (into,) = self.append("tensor.empty", [], [(shape, x.dtype)], kind, "()")
-        syntax = f"ins({x.name} : {x.type}) outs({into.name} : {kind}) dimensions = {sizes}"
-        return self.append("linalg.broadcast", [x, into], [(shape, x.dtype)], "", syntax)[0]
+        syntax = f"ins({x.name} : {x.type}) outs({into.name} : {kind}) {how}"
+        return self.append(f"linalg.{op}", [x, into], [(shape, x.dtype)], "", syntax)[0]
+
+    def extract_slice(self, x: Value, offsets: Sequence[int], sizes: Sequence[int]) -> Value:
+        """`sizes` elements of each dimension of x, from `offsets` on."""
+        if tuple(sizes) == x.shape:
+            return x
+        syntax = f"{x.name}{_sizes(offsets)} {_sizes(sizes)} {_sizes([1] * len(x.shape))}"
+        types = f"{x.type} to {type_text(sizes, x.dtype)}"
+        return self.append("tensor.extract_slice", [x], [(sizes, x.dtype)], types, syntax)[0]
+
+    def concat(self, values: Sequence[Value], axis: int) -> Value:
+        """The values joined along a dimension."""
+        shape = list(values[0].shape)
+        shape[axis] = sum(value.shape[axis] for value in values)
+        syntax = f"dim({axis}) {_names(values)}"
+        types = f"({_types(values)}) -> {type_text(shape, values[0].dtype)}"
+        return self.append("tensor.concat", values, [(shape, values[0].dtype)], types, syntax)[0]
+
+    def reduce_sum(self, x: Value, dimensions: Sequence[int]) -> Value:
+        """The sum over `dimensions` of x, both f32."""
+        shape = [size for axis, size in enumerate(x.shape) if axis not in dimensions]
+        zero = self.constant(0.0, shape, "float32")
+        syntax = f"{{ arith.addf }} ins({x.name} : {x.type}) outs({zero.name} : {zero.type})"
+        return self.append(
+            "linalg.reduce", [x, zero], [(shape, "float32")], "", f"{syntax} dimensions = {_sizes(dimensions)}"
+        )[0]
 
     def vjp(
         self, callee: Function, operands: Sequence[Value], cotangents: Sequence[Value], wrt: Sequence[int]
@@ -431,6 +467,10 @@ def _product(shape: Sequence[int]) -> int:
     for extent in shape:
         size *= extent
     return size
+
+
+def _sizes(sizes: Sequence[int]) -> str:
+    return f"[{', '.join(map(str, sizes))}]"
 
 
 def _axes(count: int) -> str:

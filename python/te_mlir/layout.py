@@ -110,6 +110,18 @@ class Layout(NamedTuple):
         dims = self.dims[:axis] + (narrowed,) + self.dims[axis + 1 :]
         return Layout(dims, self.offset + start * stride)
 
+    def every(self, axis: int, step: int) -> Layout | None:
+        """Every `step`-th element of a dimension, from the first on; None if that is not one atom."""
+        dim = self.dims[axis]
+        if step == 1 or not dim:
+            return self
+        if len(dim) != 1:
+            return None
+        size, stride = dim[0]
+        count = -(-size // step)
+        kept = ((count, stride * step),) if count != 1 else ()
+        return self._replace(dims=self.dims[:axis] + (kept,) + self.dims[axis + 1 :])
+
 
 def _size(dim: Dim) -> int:
     size = 1
@@ -141,23 +153,58 @@ def heads_first(batch: int, heads: int, sequence: int, width: int, repeat: int =
     return regrouped
 
 
-def in_order_of(whole: Layout, other: Layout, shape: Sequence[int]) -> Layout | None:
-    """One dimension: the elements of `other`, expanded to `shape`, in the order in which `whole` is stored.
+def in_order_of(whole: Layout, other: Layout) -> Layout | None:
+    """One dimension: the elements of `other` in the order in which `whole`, of the same shape, is stored.
 
-    The elements are those after leading axes along which `other` is repeated. None if it is stored in another order, or
-    is repeated along other axes as well.
+    None if a dimension of `other` does not split into those of `whole`.
     """
-    expanded = other.expand(shape) if whole.shape == tuple(shape) else None
     atoms = [atom for dim in whole.dims for atom in dim]
-    split = expanded.reshape([size for size, _ in atoms]) if expanded is not None else None
+    split = other.reshape([size for size, _ in atoms])
     if split is None:
         return None
     held = sorted(range(len(atoms)), key=lambda place: -atoms[place][1])
-    found = [atom for place in held for atom in split.dims[place]]
-    repeats = 0
-    while repeats < len(found) and found[repeats][1] == 0:
-        repeats += 1
-    return Layout((tuple(found[repeats:]),), split.offset)
+    return Layout((tuple(atom for place in held for atom in split.dims[place]),), split.offset)
+
+
+class Moves(NamedTuple):
+    """How the elements of a layout are put in order.
+
+    Of the matrix as a tensor of `extents`, `counts` elements of each dimension from `starts` on are taken. The dimensions
+    that remain, of `sizes`, are put in `order`, and dimensions are added so that the result has `shape`: `repeated` ones.
+    """
+
+    extents: tuple[int, ...]
+    starts: tuple[int, ...]
+    counts: tuple[int, ...]
+    sizes: tuple[int, ...]
+    order: tuple[int, ...]
+    shape: tuple[int, ...]
+    repeated: tuple[int, ...]
+
+
+def moves_of(layout: Layout, count: int) -> Moves | None:
+    """How to put the elements of a layout in a matrix of `count` elements in order; None if they overlap."""
+    atoms = layout.atoms
+    held = sorted((atom for atom in atoms if atom[1]), key=lambda atom: -atom[1])
+    extents, starts, counts = [], [], []
+    left = count
+    for size, stride in [*held, (1, 1)]:
+        extent, start = left // stride, layout.offset // stride % max(left // stride, 1)
+        if left % stride or start + size > extent:
+            return None
+        left = stride
+        extents.append(extent)
+        starts.append(start)
+        counts.append(size)
+    return Moves(
+        tuple(extents),
+        tuple(starts),
+        tuple(counts),
+        tuple(size for size, _ in held),
+        tuple(held.index(atom) for atom in atoms if atom[1]),
+        tuple(size for size, _ in atoms),
+        tuple(place for place, atom in enumerate(atoms) if not atom[1]),
+    )
 
 
 def same(a: Layout, b: Layout) -> bool:

@@ -403,8 +403,9 @@ def test_a_norm_of_rounded_elements_has_their_variance(framework):
         x = framework.cast(framework.cast(h, "bfloat16"), "float32")
         return (x * framework.rsqrt(framework.mean(h * h) + 1e-5) * g,)
 
-    with pytest.raises(Exception, match="has no counterpart in te"):
-        framework.call(norm)
+    (got,), (wanted,), text = framework.call(norm)
+    assert "te.rms_norm" not in text
+    assert np.allclose(got, wanted, rtol=1e-5, atol=1e-5)
 
 
 def test_a_norm_in_f64_is_not_computed_in_f32():
@@ -539,8 +540,9 @@ def test_what_is_nearly_a_part_of_both_is_none(framework, name):
     def function(h, g, b, w, v):
         return NO_PARTS[name](framework, framework.relu(h) @ w, v)
 
-    with pytest.raises(Exception, match="is a slice or a broadcast view|is not imported"):
-        framework.run(function, normal(4, 64, 192), normal(5, 192, 96))
+    # Beside the layer of the test. JAX reads every second column as a layer of its own.
+    layers = framework.run(function, normal(4, 64, 192), normal(5, 192, 96)).count("te.linear") - 1
+    assert layers == {"rows": 1, "every second": 2 if isinstance(framework, Jax) else 1, "all, too": 2}[name]
 
 
 def test_embeddings_of_both_frontends(framework):
@@ -595,6 +597,6 @@ def test_a_scale_is_rounded_where_the_program_does(framework):
     assert np.array_equal(wide, narrow * G)
 
 
-def test_what_is_repeated_along_other_dimensions_is_not_imported(framework):
-    with pytest.raises(Exception, match="broadcast along an axis that is not the first in memory"):
-        framework.run(lambda x, g, b, v: x.reshape(2, 8, 64) * v, V[:2, None, None] * V[:1])
+def test_what_is_repeated_along_other_dimensions(framework):
+    text = framework.run(lambda x, g, b, v: x.reshape(2, 8, 64) * v, V[:2, None, None] * V[:1])
+    assert "linalg.reduce" not in text and "linalg.broadcast" in text

@@ -110,8 +110,7 @@ def test_a_scan_over_layers_is_its_layers(reverse):
     arguments = stacked, jax.random.normal(c, (32, 64)) / 8, jax.random.normal(d, (16, 64))
     compiled = compare(lambda *args: function(*args)[0], *arguments)
     assert compiled.text().count("te.linear") == 6
-    with pytest.raises(ImportFailure, match="stack|concatenate"):
-        te_mlir.jax.compile(function, arguments)
+    compare(function, *arguments)
 
 
 @pytest.mark.parametrize(
@@ -241,14 +240,13 @@ def test_everything_that_cannot_be_imported_is_listed():
         (lambda x, w: jnp.dot(x, w.astype(jnp.bfloat16)), "convert_element_type|in the type of its operands|elements of"),
         (lambda x, w: jnp.matmul(x.astype(jnp.bfloat16), w.astype(jnp.bfloat16), preferred_element_type=jnp.float32),
          "expected its result in the type of its operands"),
-        (lambda x, w: (x @ w) * jnp.arange(16.0)[:, None], r"\[16, 64\] and \[16, 1\] are broadcast"),
         (lambda x, w: jnp.einsum("bij,bjk->bik", (x @ w)[None], w[None]), "a batched matrix product"),
         (lambda x, w: jax.nn.dot_product_attention(*[(x @ w).reshape(1, 16, 4, 16)] * 3, local_window_size=(2, 1)),
          r"mask is not causal \(with or without a window\)"),
         (lambda x, w: models.rope((x @ w).reshape(1, 16, 4, 16), *[w[:16, :16].reshape(1, 16, 1, 16)] * 2),
          "halves of its tables"),
     ],
-    ids=["no-product", "mixed", "preferred", "broadcast", "batches", "window", "tables"],
+    ids=["no-product", "mixed", "preferred", "batches", "window", "tables"],
 )  # fmt: skip
 def test_reasons(function, reason):
     x, w = jnp.ones((16, 64)), jnp.ones((64, 64))

@@ -69,7 +69,7 @@ BETWEEN = {
     "integers": lambda x: x * x.argmax(-1, keepdim=True),
     "a list": lambda x: x * x.topk(3).values.sum(-1, keepdim=True),
     "without gradients": lambda x: x * x.detach().abs().amax(),
-    "broadcast": lambda x: x * x[:, :1],
+    "running sums": lambda x: x * x[:, :4].cumsum(1)[:, 3:],
 }
 
 

@@ -246,7 +246,11 @@ def keys_of_the_first_batch(self, x):
     return torch.softmax(q @ k[:1].transpose(-1, -2) / 4, -1) @ k[:1]
 
 
-@pytest.mark.parametrize("function", [attention_of_shared_keys, learned_queries, keys_of_the_first_batch])
+def test_keys_of_one_batch_are_those_of_all():
+    assert not compare(Two(keys_of_the_first_batch), torch.linspace(-3, 4, 512).sin().view(2, 8, 32))
+
+
+@pytest.mark.parametrize("function", [attention_of_shared_keys, learned_queries])
 def test_products_of_other_batches_are_no_attention(function):
     x = torch.linspace(-3, 4, 512).sin().view(2, 8, 32)
     assert compare(Two(function), x)

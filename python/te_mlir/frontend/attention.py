@@ -182,6 +182,19 @@ def _outer(q: Atom, layout: Layout, found: Attention, user: Node) -> tuple[list[
     return before, query, after, [n for n in q_of if n not in before and n not in after and n != query]
 
 
+def _is_stored(q: Atom, value: Value, found: Attention, user: Node) -> bool:
+    """Whether queries are stored as [batch, sequence, heads, width], with the batches of the keys and values."""
+    try:
+        before, query, after, ones = _outer(q, value.layout, found, user)
+    except Unsupported:
+        return False
+    of, others = found.q_of, ((found.k, found.k_of), (found.v, found.v_of))
+    if any(v.shape[axes[n]] != q.shape[of[n]] for v, axes in others for n in before if n in axes):
+        return False
+    wanted = [of[n] for n in before + [query] + after + ones] + [found.widths[0]]
+    return value.layout.permute(wanted).is_row_major(value.elements)
+
+
 class Attentions(Emission):
     """Emits attention."""
 
@@ -363,35 +376,38 @@ class Attentions(Emission):
 
         # The order of q's elements in memory decides which axes are batches, the sequence, and heads.
         a = self.value(q, node)
+        if not _is_stored(q, a, found, node):
+            a = self._heads_last(q, a, found, node)
         before, query, after, ones = _outer(q, a.layout, found, node)
         sequence = q.shape[q_of[query]]
         batches = math.prod(q.shape[q_of[n]] for n in before)
         heads = math.prod(q.shape[q_of[n]] for n in after)
-        wanted = [q_of[n] for n in before + [query] + after + ones] + [found.widths[0]]
-        if not a.layout.permute(wanted).is_row_major(a.elements):
-            raise Unsupported(node, "its queries are not stored as [batch, sequence, heads, width]")
         if key_length != sequence:
             raise Unsupported(node, f"its queries and keys have sequences of {sequence} and {key_length}")
-        for operand, of in ((k, found.k_of), (v, found.v_of)):
-            # PyTorch repeats an operand with one batch.
-            if any(operand.shape[of[n]] != q.shape[q_of[n]] for n in before if n in of):
-                raise Unsupported(node, "its keys or values have another batch size than its queries")
         matrices = [self.function.reshape(a.matrix, (batches * sequence, heads * width))]
         counts = []
         for operand, of, last in ((k, found.k_of, found.widths[1]), (v, found.v_of, found.widths[2])):
-            b, size = self.value(operand, node), operand.shape[last]
+            b, size, sizes = self.value(operand, node), operand.shape[last], list(operand.shape)
+            # PyTorch repeats an operand with one batch.
+            for n in before:
+                if n in of:
+                    sizes[of[n]] = q.shape[q_of[n]]
+            repeated = b.layout.expand(sizes)
+            if repeated is None:
+                raise Unsupported(node, "its keys or values have another batch size than its queries")
             shared = [n for n in after if n in of]
-            merged = math.prod(operand.shape[of[n]] for n in shared)
+            merged = math.prod(sizes[of[n]] for n in shared)
             kv_heads = b.elements // (batches * sequence * size)
             order = [of[n] for n in before] + [of[found.key]] + [of[n] for n in shared]
-            order += [x for x in range(len(operand.shape)) if x not in order and x != last] + [last]
+            order += [x for x in range(len(sizes)) if x not in order and x != last] + [last]
             repeat = merged // max(kv_heads, 1)
-            shape = [operand.shape[x] for x in order]
+            shape = [sizes[x] for x in order]
             spread = row_major(shape) if repeat == 1 else _repeated(shape, kv_heads, repeat, len(before) + 1)
-            if not kv_heads or spread is None or not same(b.layout.permute(order), spread):
-                raise Unsupported(node, "its keys or values are not stored as [batch, sequence, heads, width]")
+            matrix, layout = b.matrix, repeated.permute(order)
+            if not kv_heads or spread is None or not same(layout, spread):
+                kv_heads, matrix = merged, self.in_order(Value(matrix, layout), node)
             counts.append(kv_heads)
-            matrices.append(self.function.reshape(b.matrix, (batches * sequence, kv_heads * size)))
+            matrices.append(self.function.reshape(matrix, (batches * sequence, kv_heads * size)))
         if counts[0] != counts[1] or heads % counts[0]:
             raise Unsupported(
                 node,
@@ -422,6 +438,16 @@ class Attentions(Emission):
         layout = row_major([q.shape[q_of[n]] for n in held] + [value_width])
         layout = layout.permute([len(held) if n == WIDTH else held.index(n) for n in found.out])
         return Value(self.function.cast(made, var.dtype), layout)
+
+    def _heads_last(self, q: Atom, value: Value, found: Attention, user: Node) -> Value:
+        """Queries copied as [batch, sequence, heads, width], where the first axis is the only batch."""
+        labels = sorted(found.q_of)
+        batches, own = labels[: min(found.batches, 1)], [n for n in labels if n >= found.batches][:1]
+        rest = [n for n in labels if n not in batches + own]
+        order = [found.q_of[n] for n in batches + own + rest] + [found.widths[0]]
+        matrix = self.in_order(Value(value.matrix, value.layout.permute(order)), user)
+        layout = row_major([q.shape[axis] for axis in order])
+        return Value(matrix, layout.permute([order.index(axis) for axis in range(len(order))]))
 
     def sinks(self, user: Node, sinks: Atom, heads: list[int]) -> build.Value:
         """The vector with one number for each head; `heads` are the axes of the softmax that are heads."""

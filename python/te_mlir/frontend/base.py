@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from te_mlir import build
 from te_mlir.dtypes import BY_NAME
 from te_mlir.frontend.graph import Atom, Node, Var, short, width
-from te_mlir.layout import Layout, row_major
+from te_mlir.layout import Layout, moves_of, row_major
 
 #: The types of the results of products and most operations.
 FLOATS = "te has float32, bfloat16, float16"
@@ -134,39 +134,46 @@ class Emission:
         return self.function.cast(matrix, var.dtype) if wider else matrix
 
     def rows(self, atom: Atom, user: Node, columns: int | None = None) -> build.Value:
-        """A row-major value as a matrix with `columns` columns, by default as many as its last dimension has."""
-        value = self.value(atom, user)
-        if not value.layout.is_row_major(value.elements):
-            raise self.not_row_major(atom, user)
+        """A value as a matrix with `columns` columns, by default as many as its last dimension has."""
         columns = columns or (atom.shape[-1] if atom.shape else 1)
         if not columns:
             raise Unsupported(user, f"its operand {list(atom.shape)} has no columns")
-        return self.function.reshape(value.matrix, (value.elements // columns, columns))
+        elements = self.in_order(self.value(atom, user), user)
+        return self.function.reshape(elements, (math.prod(elements.shape) // columns, columns))
 
     def rows_in_place(self, x: Atom, user: Node) -> tuple[build.Value, Layout]:
         """The rows of a value as a matrix, in any order, and the layout of its elements there."""
         value, columns = self.value(x, user), x.shape[-1]
         if not value.layout.is_whole(value.elements) or not Layout(value.layout.dims[-1:]).is_row_major(columns):
-            return self.rows(x, user), value.layout
+            return self.rows(x, user), row_major(x.shape)
         return self.function.reshape(value.matrix, (value.elements // columns, columns)), value.layout
 
-    def not_row_major(self, atom: Atom, user: Node) -> Unsupported:
-        """The error for a value that is not row-major."""
-        return Unsupported(user, f"its operand {list(atom.shape)} is a view that is not row-major in memory")
+    def in_order(self, value: Value, user: Node | None) -> build.Value:
+        """The elements of a value in order: its matrix, or a vector of them if they are stored in another order."""
+        if value.layout.is_row_major(value.elements):
+            return value.matrix
+        shape = list(value.layout.shape)
+        found = moves_of(value.layout, value.elements)
+        if found is None or value.matrix.dtype == "int32" or not math.prod(shape):
+            raise Unsupported(user, f"its operand {shape} is a view that is not row-major in memory")
+        made = self.function.reshape(value.matrix, found.extents)
+        made = self.function.reshape(self.function.extract_slice(made, found.starts, found.counts), found.sizes)
+        made = self.function.transpose(made, found.order)
+        if found.repeated:
+            made = self.function.broadcast(made, found.shape, found.repeated)
+        return self.function.reshape(made, (math.prod(shape),))
 
     def vector(self, atom: Atom, user: Node, dtype: str) -> build.Value:
         """A value as a vector of elements `dtype`."""
-        value = self.value(atom, user)
-        if not value.layout.is_row_major(value.elements):
-            raise Unsupported(user, "its vector is a view that is not row-major in memory")
-        return self.function.cast(self.function.reshape(value.matrix, (value.elements,)), dtype)
+        elements = self.in_order(self.value(atom, user), user)
+        return self.function.cast(self.function.reshape(elements, (math.prod(elements.shape),)), dtype)
 
     def whole(self, atom: Atom, user: Node) -> Value:
         """A value that has each element of its matrix exactly once."""
         value = self.operand(atom, user)
-        if not value.layout.is_whole(value.elements):
-            raise Unsupported(user, f"its operand {list(atom.shape)} is a slice or a broadcast view")
-        return value
+        if value.layout.is_whole(value.elements):
+            return value
+        return Value(self.in_order(value, user), row_major(value.layout.shape))
 
     # Results
 

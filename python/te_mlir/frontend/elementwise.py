@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from te_mlir.frontend.base import Unsupported, Value, te_name
 from te_mlir.frontend.graph import Atom, Node, Var
 from te_mlir.frontend.looking import scalar, vector
 from te_mlir.frontend.views import viewed
-from te_mlir.layout import in_order_of, same
+from te_mlir.layout import in_order_of, row_major, same
 
 
 class Elementwise(Activations):
@@ -33,12 +34,16 @@ class Elementwise(Activations):
     def _op_add(self, var: Var, node: Node) -> Value:
         for x, shift in (node.inputs, node.inputs[::-1]):
             bias = vector(shift, var.shape[-1]) if len(var.shape) > 1 else None
-            if bias is not None and x.shape == var.shape:
+            if bias is not None and x.shape == var.shape and self.is_row_major(x, node):
                 matrix = self.function.cast(self.rows(x, node), var.dtype)
                 added = self.vector(bias, node, var.dtype)
                 result, types = (matrix.shape, matrix.dtype), f"{matrix.type}, {added.type}"
                 return self.dense(var, self.function.append("te.bias_add", (matrix, added), [result], types)[0])
         return self.binary(var, node, "add")
+
+    def is_row_major(self, x: Atom, user: Node) -> bool:
+        value = self.value(x, user)
+        return value.layout.is_row_major(value.elements)
 
     def _op_sub(self, var: Var, node: Node) -> Value:
         return self.binary(var, node, "sub")
@@ -58,37 +63,40 @@ class Elementwise(Activations):
             values = [self.operand(v, node) for v in node.inputs]
             fits = [v.layout.shape == var.shape and v.layout.is_whole(v.elements) for v in values]
             place = 1 if fits == [False, True] else 0
-        left, other = self.whole(node.inputs[place], node), node.inputs[1 - place]
+        left, other = self.spread(node.inputs[place], var, node), node.inputs[1 - place]
         x = self.function.cast(left.matrix, var.dtype)
         if self.is_number(other, node.inputs[place]):
             y = self.number(other, x, node)
         else:
-            y = self.like(left, self.operand(other, node), var, node)
-        # A broadcast is computed in its own shape, because a view of it would be stored.
-        x = self.function.reshape(x, y.shape)
-        made = getattr(self.function, op)(*((x, y) if place == 0 else (y, x)))
-        return Value(self.function.reshape(made, left.matrix.shape), left.layout)
+            y = self.function.cast(self.like(left, self.operand(other, node), node), var.dtype)
+        return Value(getattr(self.function, op)(*((x, y) if place == 0 else (y, x))), left.layout)
 
-    def like(self, left: Value, right: Value, var: Var, node: Node) -> build.Value:
-        """The elements of `right` in the order of `left`, cast to the type of `var`.
+    def spread(self, atom: Atom, var: Var, node: Node) -> Value:
+        """An operand of a node with result `var`, repeated to its shape, with each element of its matrix exactly once."""
+        value = self.whole(atom, node)
+        layout = value.layout.expand(var.shape)
+        if layout is None or layout.shape != var.shape:
+            shapes = " and ".join(str(list(v.shape)) for v in node.inputs)
+            raise Unsupported(node, f"its operands {shapes} are broadcast")
+        if layout.is_whole(value.elements):
+            return value._replace(layout=layout)
+        return Value(self.in_order(Value(value.matrix, layout), node), row_major(var.shape))
 
-        `right` may be repeated along leading axes of the order in memory.
-        """
-        shapes = f"{list(node.inputs[0].shape)} and {list(node.inputs[1].shape)}"
-        if same(left.layout, right.layout) and left.elements == right.elements:
-            return self.function.cast(self.function.reshape(right.matrix, left.matrix.shape), var.dtype)
-        if () in [v.shape for v in node.inputs]:
-            raise Unsupported(
-                node, "expected its rank-0 operand to be computed before the compiled part, without a gradient"
-            )
-        stored = in_order_of(left.layout, right.layout, var.shape)
-        # The gradient of a broadcast along other axes is a sum that te does not have.
-        if stored is None or not stored.is_row_major(right.elements):
-            repeats = any(stride == 0 for _, stride in right.layout.atoms) or right.layout.shape != var.shape
-            how = "broadcast along an axis that is not the first in memory" if repeats else "stored in different orders"
-            raise Unsupported(node, f"its operands {shapes} are {how}")
-        source = self.function.cast(self.function.reshape(right.matrix, (right.elements,)), var.dtype)
-        return self.function.broadcast(source, (left.elements // right.elements, right.elements), (0,))
+    def like(self, left: Value, right: Value, node: Node) -> build.Value:
+        """The elements of `right`, repeated to the shape of `left`, in the order and shape of the matrix of `left`."""
+        expanded = right.layout.expand(left.layout.shape)
+        if expanded is None:
+            raise Unsupported(node, f"its operands {' and '.join(str(list(v.shape)) for v in node.inputs)} do not fit")
+        if same(left.layout, expanded) and left.elements == right.elements:
+            return self.function.reshape(right.matrix, left.matrix.shape)
+        ordered = in_order_of(left.layout, expanded)
+        if ordered is None:
+            # Neither is stored in an order that the other can be read in.
+            ordered = in_order_of(left.layout, row_major(left.layout.shape))
+            right = Value(self.in_order(Value(right.matrix, expanded), node), row_major(left.layout.shape))
+            if ordered is None:
+                raise Unsupported(node, "its operands are stored in different orders")
+        return self.function.reshape(self.in_order(Value(right.matrix, ordered), node), left.matrix.shape)
 
     def unary(self, node: Node, op: str) -> Value:
         value = self.whole(node.inputs[0], node)
@@ -105,6 +113,11 @@ class Elementwise(Activations):
 
     def _op_sqrt(self, var: Var, node: Node) -> Value:
         return self.unary(node, "math.sqrt")
+
+    def _op_rsqrt(self, var: Var, node: Node) -> Value:
+        value = self.unary(node, "math.sqrt")
+        one = self.function.constant(1.0, value.matrix.shape, value.matrix.dtype)
+        return Value(self.function.div(one, value.matrix), value.layout)
 
     def _op_logistic(self, var: Var, node: Node) -> Value:
         # glu(x, 1) is logistic(x) * 1. The formula 1 / (1 + exp(-x)) would have a NaN gradient where exp(-x) is infinite.
@@ -131,7 +144,54 @@ class Elementwise(Activations):
             made = self.function.mul(made, value.matrix)
         return Value(made, value.layout)
 
+    # Sums
+
+    def _op_reduce_sum(self, var: Var, node: Node) -> Value:
+        return self.summed(var, node)
+
+    def _op_mean(self, var: Var, node: Node) -> Value:
+        return self.summed(var, node, mean=True)
+
+    def summed(self, var: Var, node: Node, mean: bool = False) -> Value:
+        """The sum or mean over axes, computed in f32 and rounded once."""
+        value, axes = self.whole(node.inputs[0], node), [int(a) for a in node.params["axes"]]
+        shape = value.layout.shape
+        count = math.prod(shape[a] for a in axes)
+        if not axes or not count:
+            raise Unsupported(node, "expected a sum or mean over at least one axis, with elements")
+        if any(len(dim) > 1 for dim in value.layout.dims):
+            value = Value(self.in_order(value, node), row_major(shape))
+        # The axes in the order of memory.
+        held = sorted(range(len(shape)), key=lambda a: -value.layout.dims[a][0][1] if value.layout.dims[a] else 0)
+        x = self.function.reshape(value.matrix, [shape[a] for a in held])
+        made = self.function.reduce_sum(
+            self.function.cast(x, "float32"), [place for place, a in enumerate(held) if a in axes]
+        )
+        if mean:
+            made = self.function.div(made, self.function.constant(count, made.shape, "float32"))
+        kept = [a for a in held if a not in axes]
+        layout = row_major([shape[a] for a in kept]).permute([kept.index(a) for a in sorted(kept)])
+        return Value(self.function.cast(made, var.dtype), layout.reshape(var.shape) or layout)
+
     # Casts and views
+
+    def _op_concatenate(self, var: Var, node: Node) -> Value:
+        return self.joined(var, node, int(node.params["dimension"]), list(node.inputs))
+
+    def _op_stack(self, var: Var, node: Node) -> Value:
+        return self.joined(var, node, int(node.params["axis"]), list(node.inputs), stacked=True)
+
+    def joined(self, var: Var, node: Node, axis: int, parts: list[Atom], stacked: bool = False) -> Value:
+        """Values one after another along an axis."""
+        values = []
+        for part in parts:
+            shape = [*part.shape[:axis], 1, *part.shape[axis:]] if stacked else part.shape
+            if math.prod(shape):
+                made = self.function.cast(self.in_order(self.operand(part, node), node), var.dtype)
+                values.append(self.function.reshape(made, shape))
+        if not values:
+            raise Unsupported(node, "it has no elements")
+        return Value(self.function.concat(values, axis) if len(values) > 1 else values[0], row_major(var.shape))
 
     def _op_convert_element_type(self, var: Var, node: Node) -> Value:
         value = self.value(node.inputs[0], node)
@@ -147,6 +207,10 @@ class Elementwise(Activations):
     def view(self, var: Var, node: Node) -> Value:
         value = self.value(node.inputs[0], node)
         layout = viewed(var, node, value.layout)
+        # The strides of as_strided are those of memory.
+        if layout is None and node.name != "as_strided":
+            value = Value(self.in_order(value, node), row_major(value.layout.shape))
+            layout = viewed(var, node, value.layout)
         if layout is None or layout.shape != var.shape:
             raise Unsupported(node, f"a view of {list(value.layout.shape)} as {list(var.shape)} is not imported")
         return Value(value.matrix, layout)

@@ -187,11 +187,8 @@ class Linears(Elementwise):
         shape = [math.prod(atom.shape[a] for a in axes) for axes in (rows, columns)]
         if not shape[1]:
             raise Unsupported(user, f"its operand {list(atom.shape)} has no columns")
-        if value.layout.permute(order).is_row_major(value.elements):
-            return self.function.reshape(value.matrix, shape)
-        if order == sorted(order):
-            raise self.not_row_major(atom, user)
-        raise Unsupported(user, f"its operand {list(atom.shape)} is a view that is not row-major as the GEMM reads it")
+        elements = self.in_order(Value(value.matrix, value.layout.permute(order)), user)
+        return self.function.reshape(elements, shape)
 
     # Emission
 

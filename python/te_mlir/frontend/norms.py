@@ -179,7 +179,7 @@ class Norms(Emission):
 
     def _op_rms_norm(self, var: Var, node: Node) -> Value:
         x, (gamma,), layout = self._own_norm(node)
-        assert gamma is not None
+        gamma = gamma or self.function.constant(1.0, (var.shape[-1],), x.dtype)
         return Value(self.function.cast(self.function.rms_norm(x, gamma, node.params["epsilon"]), var.dtype), layout)
 
     def _op_layer_norm(self, var: Var, node: Node) -> Value:

@@ -1,7 +1,8 @@
 """Finds columns of a linear layer that a program reads separately, such as fused queries, keys and values.
 
-The dialect has no slices of values. If a program reads only slices of the columns of a layer, each of them is emitted as a
-separate layer, with the corresponding rows or columns of the weight. Each frontend defines how these become arguments.
+If a program reads only slices of the columns of a layer, each of them is emitted as a separate layer, with the corresponding
+rows or columns of the weight, because a slice is copied before a layer or attention reads it. Each frontend defines how these
+become arguments.
 """
 
 from __future__ import annotations

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from te_mlir import build
-from te_mlir.frontend.base import Emission, Unsupported, Value
+from te_mlir.frontend.base import Emission, Value
 from te_mlir.frontend.graph import Atom, Const, Node, Var
 from te_mlir.frontend.looking import SAME_ORDER, is_same, node_of, pairs, part_of, uncast
+from te_mlir.layout import row_major
 
 #: How the rows of a table repeat elements: in halves or in pairs; or the table has only half of each row.
 HALVES, PAIRS, HALF = "halves", "pairs", "half"
@@ -219,9 +220,10 @@ class Rotations(Emission):
         # The axes as [batch, sequence, heads, width], with heads and positions exchanged or not.
         orders = [o for o in ((0, 2, 1, 3), (0, 1, 2, 3)) if value.layout.permute(o).is_row_major(value.elements)]
         if not orders:
-            raise Unsupported(
-                node, "expected the operand of the rotary embedding to be a view of [batch, sequence, heads, width]"
-            )
+            by = (0, 2, 1, 3)
+            ordered = self.in_order(Value(value.matrix, value.layout.permute(by)), node)
+            value = Value(ordered, row_major([var.shape[a] for a in by]).permute(by))
+            orders = [by, (0, 1, 2, 3)] if value.layout.is_row_major(value.elements) else [by]
         order = next((o for o in orders if sizes(found.cos)[o[2]] == 1), orders[0])
         batch, sequence, heads, columns = (var.shape[a] for a in order)
         tables = [self.table(t, node, found, order, batch, sequence) for t in (found.cos, found.sin)]

@@ -35,11 +35,11 @@ def viewed(var: Var, node: Node, layout: Layout) -> Layout | None:
         dims = tuple(layout.dims[axes.index(a)] if a in axes else () for a in range(len(var.shape)))
         return Layout(dims, layout.offset).expand(var.shape)
     if node.name == "slice":
-        if any(s != 1 for s in params["strides"] or ()):
-            return None
         found: Layout | None = layout
         for axis, (first, end) in enumerate(zip(params["start_indices"], params["limit_indices"])):
             found = found.narrow(axis, int(first), int(end)) if found is not None else None
+        for axis, step in enumerate(params["strides"] or ()):
+            found = found.every(axis, int(step)) if found is not None else None
         return found
     if node.name == "split":
         axis = int(params["axis"])

@@ -211,10 +211,8 @@ _HINTS = {
     "erf": " except in gelu, x * 0.5 * (1 + erf(x * sqrt(0.5)))",
     "erfc": " except in gelu, x * 0.5 * erfc(-x * sqrt(0.5))",
     "stop_gradient": "; apply it to an argument, outside of the function",
-    "reduce_sum": " except in means over rows, in norms and in the cross entropy",
     "reduce_max": " except in a softmax",
     "log": " except in the mean cross entropy of rows",
-    "concatenate": "; the sum of one GEMM for each part is equal to a GEMM of the concatenated operands",
 }
 
 

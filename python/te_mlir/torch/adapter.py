@@ -240,12 +240,36 @@ def _cat(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
         # The result has the widest type of all tensors, including those without elements.
         return adapter.op(node, "convert_element_type" if filled[0].dtype != var.dtype else "copy", filled)
     axis = given["dim"] % max(len(var.shape), 1)
-    return adapter.op(node, "concatenate", tensors, dimension=axis, reason="it joins several tensors")
+    return adapter.op(node, "concatenate", tensors, dimension=axis)
 
 
 def _stack(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
     tensors = [adapter.var(n) for n in given["tensors"]]
     return adapter.op(node, "stack", tensors, axis=given["dim"] % len(var.shape))
+
+
+def _tiled(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
+    x, times = adapter.var(given["self"]), list(given["repeats"])
+    shape = [1] * (len(times) - len(x.shape)) + list(x.shape)
+    return _expanded(
+        adapter, node, x, [size for pair in zip(times, shape) for size in pair], range(1, 2 * len(times), 2)
+    )
+
+
+def _repeated_each(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node | None:
+    if not isinstance(given.get("repeats"), int) or given.get("dim") is None:
+        return None
+    x, times = adapter.var(given["self"]), given["repeats"]
+    axis = given["dim"] % len(x.shape)
+    shape = [*x.shape[: axis + 1], times, *x.shape[axis + 1 :]]
+    return _expanded(adapter, node, x, shape, [a for a in range(len(shape)) if a != axis + 1])
+
+
+def _expanded(adapter: Adapter, node: Origin, x: Var, shape: list[int], axes: Sequence[int]) -> Node:
+    """Creates a reshape of x repeated to `shape`; the dimensions of x are the last ones of `axes`."""
+    own = tuple(axes)[len(axes) - len(x.shape) :]
+    spread = adapter.op(node, "broadcast_in_dim", [x], broadcast_dimensions=own)
+    return adapter.op(node, "reshape", [adapter.between(shape, x.dtype, spread)])
 
 
 def _dropout(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
@@ -289,11 +313,11 @@ def _embedding(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
 
 
 def _rms_norm(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
-    if given["weight"] is None or len(given["normalized_shape"]) != 1:
-        return adapter.lacking(node, "it has no weight, or normalises several dimensions")
+    if len(given["normalized_shape"]) != 1:
+        return adapter.lacking(node, "it normalises several dimensions")
     # The default is the epsilon of the type that the norm is computed in, as in PyTorch.
     epsilon = torch.finfo(torch.float32).eps if given["eps"] is None else given["eps"]
-    return adapter.op(node, "rms_norm", [adapter.var(given[n]) for n in ("input", "weight")], epsilon=epsilon)
+    return adapter.op(node, "rms_norm", [adapter.atom(given[n]) for n in ("input", "weight")], epsilon=epsilon)
 
 
 def _layer_norm(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
@@ -402,6 +426,12 @@ _EMITTED: dict[str, Make] = {
     "gelu": _gelu,
     **dict.fromkeys(("to", "_to_copy", "type_as", "float"), _cast),
     "cat": _cat,
+    "stack": _stack,
+    "mean": _over_axes("mean"),
+    "sum": _over_axes("reduce_sum"),
+    "rsqrt": _unary("rsqrt"),
+    "repeat": _tiled,
+    "repeat_interleave": _repeated_each,
     "dropout": _dropout,
     "linear": _linear,
     **dict.fromkeys(("mm", "matmul"), _product),
@@ -417,13 +447,10 @@ _EMITTED: dict[str, Make] = {
 _OPS: dict[str, Make] = {
     **_EMITTED,
     # Ops that are emitted only as a part of a pattern.
-    **{name: _unary(name) for name in ("log", "rsqrt", "abs", "erf", "erfc")},
-    "mean": _over_axes("mean"),
-    "sum": _over_axes("reduce_sum"),
+    **{name: _unary(name) for name in ("log", "abs", "erf", "erfc")},
     "amax": _over_axes("reduce_max"),
     "log_softmax": _along_axis("log_softmax"),
     "logsumexp": _over_axes("logsumexp"),
-    "stack": _stack,
     **dict.fromkeys(("nll_loss", "nll_loss_nd"), _cross_entropy),
     "gather": _gather,
     # Views.

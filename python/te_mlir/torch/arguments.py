@@ -194,12 +194,6 @@ class Arguments(Emitter):
         rows = self.feed(source, str(part), part.of, shape, part=part)
         return Value(self.function.cast(rows, atom.dtype), row_major(shape))
 
-    def not_row_major(self, atom: Atom, user: Node) -> Unsupported:
-        if not isinstance(atom, Var) or atom.origin is None or not self.is_inside(atom):
-            return super().not_row_major(atom, user)
-        # The node of the view stays in PyTorch, where its reader can make it contiguous. The reader may then be compiled.
-        return Unsupported(atom, f"its result {list(atom.shape)} is a view that is not row-major in memory")
-
     def readers(self, var: Var) -> list[Node]:
         return self.adapter.readers(var)
 
