@@ -273,13 +273,19 @@ class Function:
         types = f"{_types([ids, table])} -> {type_text(shape, table.dtype)}"
         return self.append("te.embedding", [ids, table], [(shape, table.dtype)], types)[0]
 
-    def rope(self, x: Value, cos: Value, sin: Value, heads: int, interleaved: bool = False) -> Value:
-        """Rotary embedding of x [tokens, heads * head_dim]; tables [sequence, rotary_dim / 2] of float32."""
+    def rope(
+        self, x: Value, cos: Value, sin: Value, heads: int, interleaved: bool = False, positions: Value | None = None
+    ) -> Value:
+        """Rotary embedding of x [tokens, heads * head_dim]; tables [sequence, rotary_dim / 2] of float32.
+
+        positions: i32 [tokens], the row of the tables for each token; None: token t uses row t mod sequence.
+        """
         attributes = {"heads": f"{heads} : i64"}
         if interleaved:
             attributes["style"] = "#te.rope_style<interleaved>"
-        types = _types([x, cos])
-        return self.append("te.rope", [x, cos, sin], [(x.shape, x.dtype)], types, attributes=attributes)[0]
+        operands = [x, cos, sin, positions] if positions else [x, cos, sin]
+        syntax = f"{_names([x, cos, sin])}{_term('positions', positions)}"
+        return self.append("te.rope", operands, [(x.shape, x.dtype)], _types([x, cos]), syntax, attributes)[0]
 
     def attention(
         self,
@@ -295,6 +301,7 @@ class Function:
         window_left: int | None = None,
         softcap: float | None = None,
         sinks: Value | None = None,
+        documents: Value | None = None,
     ) -> Value:
         """Softmax attention, [tokens, heads * e]; q [tokens, heads * d], k [tokens, kv_heads * d], v [tokens, kv_heads * e].
 
@@ -302,6 +309,8 @@ class Function:
         window_left: the number of earlier positions that a position reads (causal attention); None: all.
         softcap: scores become softcap * tanh(score / softcap) before they are masked; finite, greater than 0.
         sinks: f32 [heads], an extra logit of each head in the softmax denominator, without a value row.
+        documents: i32 [n + 1], the first row of each of n documents and the end of the last one, each of which attends
+            to itself; `sequence` is the number of tokens then. Rows outside are padding. Not on a GPU yet.
         """
         attributes = {"heads": f"{heads} : i64", "kv_heads": f"{kv_heads} : i64", "sequence": f"{sequence} : i64"}
         if causal:
@@ -314,8 +323,8 @@ class Function:
             attributes["softcap"] = f"{float_text(softcap)} : f32"
         if not deterministic:
             attributes["deterministic"] = "false"
-        operands = [q, k, v, sinks] if sinks else [q, k, v]
-        syntax = f"{_names([q, k, v])}{_term('sinks', sinks)}"
+        operands = [q, k, v, *(each for each in (sinks, documents) if each)]
+        syntax = f"{_names([q, k, v])}{_term('sinks', sinks)}{_term('documents', documents)}"
         result = (q.shape[0], heads * v.shape[1] // kv_heads)
         types = _types([q, k]) if v.shape == k.shape else f"{_types([q, k, v])} -> {type_text(result, q.dtype)}"
         return self.append("te.attention", operands, [(result, q.dtype)], types, syntax, attributes)[0]

@@ -119,6 +119,32 @@ def test_cuda_without_a_gpu_is_an_error():
         pytest.fail("expected no hundredth GPU")
 
 
+def test_documents_and_positions_of_the_builder(reference):
+    def step_of(rows, count):
+        module = build.Module()
+        with module.function("f") as f:
+            q, k = (f.argument(name, (rows, 16), "float32") for name in "qk")
+            cos, sin = (f.argument(name, (8, 4), "float32") for name in ("cos", "sin"))
+            positions = f.argument("positions", (rows,), "int32")
+            documents = f.argument("documents", (count,), "int32") if count else None
+            q, k = (f.rope(x, cos, sin, 2, positions=positions) for x in (q, k))
+            f.result("y", f.attention(q, k, k, 2, 2, rows, causal=True, documents=documents))
+        return te_mlir.compile(module, "f", context=reference, target="reference")
+
+    random = np.random.default_rng(1)
+    q, k = (random.standard_normal((9, 16)).astype(np.float32) for _ in range(2))
+    q[7:] = k[7:] = np.nan
+    angles = [random.standard_normal((8, 4)).astype(np.float32) for _ in range(2)]
+    positions = np.array([0, 1, 2, 3, 0, 1, 2, 0, 0], np.int32)
+    documents = np.array([0, 4, 4, 7], np.int32)
+    y = step_of(9, 4)(q, k, *angles, positions, documents)["y"]
+    for begin, end in ((0, 4), (4, 7)):
+        rows = np.arange(end - begin, dtype=np.int32)
+        alone = step_of(end - begin, 0)(q[begin:end], k[begin:end], *angles, rows)["y"]
+        np.testing.assert_array_equal(y[begin:end], alone)
+    assert (y[7:] == 0).all()
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_builder_ops_compile(reference, dtype):
     module = build.Module()

@@ -7,14 +7,15 @@ include "TEDialect/IR/TEConstraints.td"
 
 def TE_RopeOp
     : TE_PureOp<"rope",
-        TE_Axes<(axes "t c":$x), (axes "t c":$y)>,
+        TE_Axes<(axes "t c":$x, "t":$positions), (axes "t c":$y)>,
         [AllTypesMatch<["x", "y"]>, AllTypesMatch<["cos", "sin"]>,
         DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>,
-         TE_Saves<["cos", "sin"], "getInverse()">]> {
+         TE_Saves<["cos", "sin", "positions"], "getInverse()">]> {
   let summary = "rotate pairs of elements by the position of their token";
   let description = [{
     Computes the rotary position embedding. Token `t` uses row `t mod sequence`
-    of `cos` and `sin`. In each head, the pair `(a, b)` with the number
+    of `cos` and `sin`, or row `positions[t]` if there are `positions`, as for packed
+    documents. In each head, the pair `(a, b)` with the number
     `i < rotary_dim / 2` becomes
     `(a cos[i] - b sin[i], b cos[i] + a sin[i])`. Every operation is in f32, and
     the result is rounded once. With the style `half`, pair `i` consists of the
@@ -24,27 +25,33 @@ def TE_RopeOp
     same bits on every backend. They are treated as constants and have no
     gradient.
 
+    A position that is not a row of the tables is an error on `reference`. On `cuda`,
+    where nobody waits for the positions, the rotated elements of that token are NaN.
+
     Constraints:
     1. (rope-c1) The columns of `x` are one or more and a multiple of `heads`, which is one or more.
-    2. (rope-c2) The rows of `x` are a multiple of those of `cos`.
+    2. (rope-c2) `cos` has one or more rows. Without `positions`, the rows of `x` are a multiple of them.
     3. (rope-c3) `cos` has at most half as many columns as a head of `x`.
+    4. (rope-c4) `positions` has one element for each row of `x`.
 
     Example:
 
     ```mlir
     %y = te.rope %x, %cos, %sin {heads = 4 : i64} : tensor<256x512xbf16>, tensor<128x64xf32>
+    %y2 = te.rope %x, %cos, %sin positions %p : tensor<256xi32> {heads = 4 : i64} : tensor<256x512xbf16>, tensor<128x64xf32>
     ```
   }];
   let arguments = (ins
     Arg<TE_HPMatrix, "[tokens, heads * head_dim]">:$x,
     Arg<TE_F32Matrix, "[sequence, rotary_dim / 2]">:$cos,
     Arg<TE_F32Matrix, "[sequence, rotary_dim / 2]">:$sin,
+    Arg<Optional<TE_IdVector>, "a row of the tables for each token [tokens]">:$positions,
     I64Attr:$heads,
     DefaultValuedAttr<TE_RopeStyleAttr, "::mlir::te::RopeStyle::Half">:$style,
     UnitAttr:$inverse);
   let results = (outs Res<TE_HPMatrix, "type of x">:$y);
   let assemblyFormat =
-      "$x `,` $cos `,` $sin attr-dict `:` type($x) `,` type($cos)";
+      "$x `,` $cos `,` $sin (`positions` $positions^ `:` type($positions))? attr-dict `:` type($x) `,` type($cos)";
   let hasVerifier = 1;
 }
 
@@ -71,9 +78,10 @@ defvar TE_AttentionMethods = [{
 def TE_AttentionOp
     : TE_PureOp<"attention",
         TE_AxesIf<"getK().getType() == getV().getType()",
-                  (axes "t c":$q, "t d":$k, "t d":$v), (axes "t c":$o),
-                  (axes "t c":$q, "t d":$k, "t ~d":$v), (axes "t ~c":$o)>,
-        [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
+                  (axes "t c":$q, "t d":$k, "t d":$v, "~t":$documents), (axes "t c":$o),
+                  (axes "t c":$q, "t d":$k, "t ~d":$v, "~t":$documents), (axes "t ~c":$o)>,
+        [AttrSizedOperandSegments,
+         DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
   let summary = "compute softmax attention";
   let description = [{
     `q` is `[tokens, heads * head_dim]`, `k` is `[tokens, kv_heads * head_dim]`,
@@ -105,6 +113,18 @@ def TE_AttentionOp
       run. On `cuda`, this saves memory that grows with
       `heads * tokens * sequence`.
 
+    `documents` are boundaries in device memory, which may differ in every step:
+    document `d` is rows `documents[d]` to `documents[d + 1] - 1` of `q`, `k`, `v` and
+    `o`, and may be empty. Each document is a sequence by itself, in which positions
+    are counted from its first row. All rows are one sequence in `sequence` and in
+    `lse`. Rows before the first boundary and from the last one on are padding: their
+    `o` and `lse` are 0, and no other row reads them, whatever they contain. Packed
+    documents of lengths `m` and `n` have the boundaries `[0, m, m + n]`. For a padded
+    batch, tokens and padding alternate as documents. A boundary that is negative,
+    below the one before it or beyond the rows is an error. On `reference`, the rows of
+    a document have the bits that they have without other documents. Only
+    `reference` has attention with `documents`; for another `target`, it is an error.
+
     `lse` is a result if the backward needs it. Its elements are in the order
     `[tokens / sequence, heads, sequence]`.
 
@@ -119,6 +139,7 @@ def TE_AttentionOp
     8. (attention-c8) `softcap` is finite and greater than 0.
     9. (attention-c9) `sinks` is `[heads]`.
     10. (attention-c10) The columns of `v` are one or more.
+    11. (attention-c11) `documents` has one or more elements, and with it `sequence` is the number of rows.
 
     Example:
 
@@ -133,17 +154,22 @@ def TE_AttentionOp
       : tensor<256x512xbf16>, tensor<256x128xbf16>
     %o5 = te.attention %q, %k, %v2 {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, causal}
       : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<256x64xbf16> -> tensor<256x256xbf16>
+    %o6 = te.attention %q, %k, %v documents %cu : tensor<9xi32> {heads = 8 : i64, kv_heads = 2 : i64, sequence = 256 : i64, causal}
+      : tensor<256x512xbf16>, tensor<256x128xbf16>
     ```
   }];
   let arguments = !con((ins
     Arg<TE_HPMatrix, "[tokens, heads * head_dim]">:$q,
     Arg<TE_HPMatrix, "[tokens, kv_heads * head_dim]">:$k,
     Arg<TE_HPMatrix, "[tokens, kv_heads * value_dim]">:$v,
-    Arg<Optional<TE_F32Vector>, "an extra logit of each head [heads]">:$sinks), TE_AttentionAttrs);
+    Arg<Optional<TE_F32Vector>, "an extra logit of each head [heads]">:$sinks,
+    Arg<Optional<TE_Documents>, "rows where documents begin, and the end of the last one">:$documents),
+    TE_AttentionAttrs);
   let results = (outs Res<TE_HPMatrix, "[tokens, heads * value_dim]">:$o,
                       Res<Optional<TE_F32Vector>, "[tokens * heads]">:$lse);
   let assemblyFormat = [{
-    $q `,` $k `,` $v (`sinks` $sinks^ `:` type($sinks))? attr-dict
+    $q `,` $k `,` $v (`sinks` $sinks^ `:` type($sinks))?
+    (`documents` $documents^ `:` type($documents))? attr-dict
     `:` custom<AttentionTypes>(type($q), type($k), type($v), type($o)) (`lse` type($lse)^)?
   }];
   let extraClassDeclaration = TE_AttentionMethods;
@@ -153,11 +179,11 @@ def TE_AttentionOp
 def TE_AttentionBackwardOp
     : TE_BackwardOp<"attention_backward",
         TE_AxesIf<"getK().getType() == getV().getType()",
-                  (axes "t c":$dout, "t c":$q, "t d":$k, "t d":$v, "t c":$o),
+                  (axes "t c":$dout, "t c":$q, "t d":$k, "t d":$v, "t c":$o, "~t":$documents),
                   (axes "t c":$dq, "t d":$dk, "t d":$dv),
-                  (axes "t ~c":$dout, "t c":$q, "t d":$k, "t ~d":$v, "t ~c":$o),
+                  (axes "t ~c":$dout, "t c":$q, "t d":$k, "t ~d":$v, "t ~c":$o, "~t":$documents),
                   (axes "t c":$dq, "t d":$dk, "t ~d":$dv)>,
-        /*saved=*/["q", "k", "v", "o", "lse"],
+        /*saved=*/["q", "k", "v", "o", "lse", "documents"],
         [AllTypesMatch<["q", "dq"]>, AllTypesMatch<["k", "dk"]>,
          AllTypesMatch<["v", "dv"]>, AllTypesMatch<["dout", "o"]>]> {
   let summary = "compute the gradients of attention";
@@ -172,7 +198,8 @@ def TE_AttentionBackwardOp
 
     `dk` and `dv` are also summed over the heads that read the key-value head.
     The arithmetic is in f32, and each result is rounded once. `lse` includes the
-    sinks, whose gradient te.attention_sink_grad computes.
+    sinks, whose gradient te.attention_sink_grad computes. With `documents`, the sums
+    are over the rows of a document, and `dq`, `dk` and `dv` of padding rows are 0.
 
     Constraints:
     1. (attention_backward-c1) The operands and attributes meet the constraints of `te.attention`.
@@ -183,6 +210,9 @@ def TE_AttentionBackwardOp
     %dq, %dk, %dv = te.attention_backward %do, %q, %k, %v, %o, %lse
       {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, causal}
       : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<2048xf32>
+    %dq2, %dk2, %dv2 = te.attention_backward %do, %q, %k, %v, %o, %lse documents %cu : tensor<9xi32>
+      {heads = 8 : i64, kv_heads = 2 : i64, sequence = 256 : i64, causal}
+      : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<2048xf32>
     ```
   }];
   let arguments = !con((ins
@@ -191,12 +221,14 @@ def TE_AttentionBackwardOp
     Arg<TE_HPMatrix, "[tokens, kv_heads * head_dim]">:$k,
     Arg<TE_HPMatrix, "[tokens, kv_heads * value_dim]">:$v,
     Arg<TE_HPMatrix, "result of the forward">:$o,
-    Arg<TE_F32Vector, "[tokens * heads]">:$lse), TE_AttentionAttrs);
+    Arg<TE_F32Vector, "[tokens * heads]">:$lse,
+    Arg<Optional<TE_Documents>, "those of the forward">:$documents), TE_AttentionAttrs);
   let results = (outs Res<TE_HPMatrix, "type of q">:$dq,
                       Res<TE_HPMatrix, "type of k">:$dk,
                       Res<TE_HPMatrix, "type of v">:$dv);
   let assemblyFormat = [{
-    $dout `,` $q `,` $k `,` $v `,` $o `,` $lse attr-dict
+    $dout `,` $q `,` $k `,` $v `,` $o `,` $lse
+    (`documents` $documents^ `:` type($documents))? attr-dict
     `:` custom<AttentionBackwardTypes>(type($q), type($k), type($v), type($o), type($lse))
   }];
   let extraClassDeclaration = TE_AttentionMethods;
@@ -205,25 +237,30 @@ def TE_AttentionBackwardOp
 
 def TE_AttentionSinkGradOp
     : TE_BackwardOp<"attention_sink_grad",
-        TE_Axes<(axes "t c":$dout, "t c":$o), (axes "_":$dsinks), sums = ["t"]>,
-        /*saved=*/["o", "lse", "sinks"],
+        TE_Axes<(axes "t c":$dout, "t c":$o, "~t":$documents), (axes "_":$dsinks), sums = ["t"]>,
+        /*saved=*/["o", "lse", "sinks", "documents"],
         [AllTypesMatch<["dout", "o"]>,
                                         AllTypesMatch<["sinks", "dsinks"]>]> {
   let summary = "compute the gradient of the sinks of attention";
   let description = [{
     `dsinks[h] = -sum_i exp(sinks[h] - lse[i]) <do[i], o[i]>` in f32, where the
-    sum is over all tokens. The result has the same bits on every backend and in
-    every run.
+    sum is over all tokens, or over those of `documents`, without padding rows. The
+    result has the same bits on every backend and in every run. The order of the sum
+    depends on the places of the rows, so the gradient of packed documents is the sum of
+    those of each document only within rounding.
 
     Constraints:
     1. (attention_sink_grad-c1) `sinks` is `[heads]`, where `heads` is one or more and divides the columns of `o`, which are one or more.
     2. (attention_sink_grad-c2) The rows of `o` are a multiple of `sequence`, which is one or more.
     3. (attention_sink_grad-c3) `lse` is `[tokens * heads]`.
+    4. (attention_sink_grad-c4) `documents` has one or more elements, and with it `sequence` is the number of rows.
 
     Example:
 
     ```mlir
     %ds = te.attention_sink_grad %do, %o, %lse, %s {sequence = 128 : i64}
+      : tensor<256x512xbf16>, tensor<2048xf32>, tensor<8xf32>
+    %ds2 = te.attention_sink_grad %do, %o, %lse, %s documents %cu : tensor<9xi32> {sequence = 256 : i64}
       : tensor<256x512xbf16>, tensor<2048xf32>, tensor<8xf32>
     ```
   }];
@@ -232,10 +269,11 @@ def TE_AttentionSinkGradOp
     Arg<TE_HPMatrix, "result of the forward [tokens, heads * head_dim]">:$o,
     Arg<TE_F32Vector, "[tokens * heads]">:$lse,
     Arg<TE_F32Vector, "[heads]">:$sinks,
+    Arg<Optional<TE_Documents>, "those of the forward">:$documents,
     I64Attr:$sequence);
   let results = (outs Res<TE_F32Vector, "[heads]">:$dsinks);
   let assemblyFormat = [{
-    $dout `,` $o `,` $lse `,` $sinks attr-dict
+    $dout `,` $o `,` $lse `,` $sinks (`documents` $documents^ `:` type($documents))? attr-dict
     `:` type($o) `,` type($lse) `,` type($sinks)
   }];
   let hasVerifier = 1;

@@ -60,6 +60,10 @@ def TE_IdVector : 1DTensorOf<[I32]>;
 def TE_GroupSizes
     : ConfinedType<1DTensorOf<[I32]>, [],
                    "sizes of groups, a 1-D tensor of i32 (cast those of i64 before the step takes them)">;
+/// Where the documents that are packed into rows begin and end.
+def TE_Documents
+    : ConfinedType<1DTensorOf<[I32]>, [],
+                   "boundaries of documents, a 1-D tensor of i32 (cast those of i64 before the step takes them)">;
 
 class TE_Op<string mnemonic, list<Trait> traits = []>
     : Op<TE_Dialect, mnemonic, traits>;

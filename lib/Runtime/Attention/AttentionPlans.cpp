@@ -23,6 +23,11 @@ Status planGraph(const CudaDevice &device, const Params &params, Bind bind,
     return {TE_RT_UNSUPPORTED, "expected 'type' to be 'bf16' or 'f16' for "
                                "attention on the cuda backend, but got "
                                "'f32'"};
+  if (params.boundaries != 0)
+    return {TE_RT_UNSUPPORTED,
+            "expected no 'documents' for attention on the cuda backend "
+            "('boundaries' 0), but got " +
+                std::to_string(params.boundaries) + " boundaries"};
   if (params.tokens == 0) {
     *plan =
         makePlan(device, [](Launcher, void *const *) { return Status::ok(); });

@@ -102,13 +102,30 @@ template <typename Params> Checks checkWindow(const Params &p) {
                           "'causal'",
                           to_string(p.window_left));
 }
-Status checkRule(const attention_params &p) { return checkWindow(p); }
-Status checkRule(const attention_backward_params &p) { return checkWindow(p); }
+/// 'tokens' is a multiple of 'sequence'. Boundaries divide all of them.
+template <typename Params>
+Checks checkBoundaries(Checks checks, const Params &p) {
+  return checks.require(p.boundaries == 0 || p.tokens <= p.sequence,
+                        "'sequence' to be 'tokens' (" + to_string(p.tokens) +
+                            ") with 'boundaries'",
+                        to_string(p.sequence));
+}
+Status checkRule(const attention_params &p) {
+  return checkBoundaries(checkWindow(p), p);
+}
+Status checkRule(const attention_backward_params &p) {
+  return checkBoundaries(checkWindow(p), p);
+}
+Status checkRule(const attention_sink_grad_params &p) {
+  return checkBoundaries(Checks(), p);
+}
 Status checkRule(const rope_params &p) {
-  return Checks().require(p.rotary_dim <= p.head_dim,
-                          "'rotary_dim' to be at most 'head_dim' (" +
-                              to_string(p.head_dim) + ")",
-                          to_string(p.rotary_dim));
+  return Checks()
+      .multiple("tokens", p.tokens, p.has_positions ? 1 : p.sequence)
+      .require(p.rotary_dim <= p.head_dim,
+               "'rotary_dim' to be at most 'head_dim' (" +
+                   to_string(p.head_dim) + ")",
+               to_string(p.rotary_dim));
 }
 
 Status checkRule(const count_nonfinite_params &p) {
@@ -234,10 +251,28 @@ Status checkBuffers(const all_to_all_params &p, void *const *buffers) {
               to_string(p.scale_bytes) + ", but got null"};
 }
 
-Status checkBuffers(const attention_params &p, void *const *buffers) {
-  if (p.has_sinks == 0 || buffers[attention_buffers::sinks])
+static Status checkDocuments(int64_t boundaries, const void *documents) {
+  if (boundaries == 0 || documents)
     return Status::ok();
-  return missing("sinks", "for 'has_sinks' 1");
+  return missing("documents", "for 'boundaries' " + to_string(boundaries));
+}
+Status checkBuffers(const attention_params &p, void *const *buffers) {
+  if (p.has_sinks != 0 && !buffers[attention_buffers::sinks])
+    return missing("sinks", "for 'has_sinks' 1");
+  return checkDocuments(p.boundaries, buffers[attention_buffers::documents]);
+}
+Status checkBuffers(const attention_backward_params &p, void *const *buffers) {
+  return checkDocuments(p.boundaries,
+                        buffers[attention_backward_buffers::documents]);
+}
+Status checkBuffers(const attention_sink_grad_params &p, void *const *buffers) {
+  return checkDocuments(p.boundaries,
+                        buffers[attention_sink_grad_buffers::documents]);
+}
+Status checkBuffers(const rope_params &p, void *const *buffers) {
+  if (p.has_positions == 0 || buffers[rope_buffers::positions])
+    return Status::ok();
+  return missing("positions", "for 'has_positions' 1");
 }
 
 Status checkBuffers(const scaled_matmul_params &p, void *const *buffers) {

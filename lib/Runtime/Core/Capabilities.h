@@ -24,6 +24,11 @@ namespace te::rt {
 /// Whether the buffers that some launches of the kernel need are there.
 Status checkBuffers(const all_to_all_params &params, void *const *buffers);
 Status checkBuffers(const attention_params &params, void *const *buffers);
+Status checkBuffers(const attention_backward_params &params,
+                    void *const *buffers);
+Status checkBuffers(const attention_sink_grad_params &params,
+                    void *const *buffers);
+Status checkBuffers(const rope_params &params, void *const *buffers);
 Status checkBuffers(const scaled_matmul_params &params, void *const *buffers);
 Status checkBuffers(const tensor_stats_params &params, void *const *buffers);
 

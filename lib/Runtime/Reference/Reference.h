@@ -13,6 +13,7 @@
 
 #include "Core/Formulas.h"
 #include "Core/Kernels.h"
+#include "Core/Status.h"
 #include "Core/Types.h"
 
 #include <functional>
@@ -22,6 +23,13 @@ namespace te::rt::reference {
 #define TE_RT_KERNEL(name, parameters, buffers)                                \
   void name(const name##_params &p, void *const *buffers);
 #include "TEDialect/Runtime/te_runtime_kernels.inc"
+
+/// Whether values on which addresses depend are in range, for the kernels that
+/// have such values besides sizes of groups.
+Status checkValues(const attention_params &p, void *const *buffers);
+Status checkValues(const attention_backward_params &p, void *const *buffers);
+Status checkValues(const attention_sink_grad_params &p, void *const *buffers);
+Status checkValues(const rope_params &p, void *const *buffers);
 
 /// Whether a launch with this `skip` leaves its outputs as they are.
 inline bool isSkipped(const void *skip) {

@@ -176,6 +176,8 @@ private:
                             params.groups, params.rows, params.alignment));
     if constexpr (requires { checkBuffers(params, buffers); })
       TE_RT_RETURN_IF_FAILED(checkBuffers(params, buffers));
+    if constexpr (requires { reference::checkValues(params, buffers); })
+      TE_RT_RETURN_IF_FAILED(reference::checkValues(params, buffers));
     if constexpr (requires { params.matrices; })
       launchStack(buffers);
     else

@@ -4,19 +4,37 @@
 #include "Reference/Reference.h"
 
 #include <cstring>
+#include <string>
 
 namespace te::rt::reference {
+
+Status checkValues(const rope_params &p, void *const *buffers) {
+  namespace b = rope_buffers;
+  const auto *const positions =
+      static_cast<const int32_t *>(buffers[b::positions]);
+  for (int64_t t = 0; p.has_positions && t < p.tokens; ++t)
+    if (positions[t] < 0 || positions[t] >= p.sequence)
+      return {TE_RT_INVALID_ARGUMENT,
+              "expected 'positions[" + std::to_string(t) +
+                  "]' to be one of the " + std::to_string(p.sequence) +
+                  " rows of 'cos', but got " + std::to_string(positions[t])};
+  return Status::ok();
+}
 
 void rope(const rope_params &p, void *const *buffers) {
   namespace b = rope_buffers;
   const auto *cos = static_cast<const float *>(buffers[b::cos]);
   const auto *sin = static_cast<const float *>(buffers[b::sin]);
+  const auto *const positions =
+      static_cast<const int32_t *>(buffers[b::positions]);
   const int64_t pairs = p.rotary_dim / 2, bytes = byteSize(p.type);
   auto *const x = static_cast<const char *>(buffers[b::x]);
   auto *const y = static_cast<char *>(buffers[b::y]);
   for (int64_t head = 0; head < p.tokens * p.heads; ++head) {
     const int64_t first = head * p.head_dim;
-    const int64_t position = head / p.heads % p.sequence;
+    const int64_t token = head / p.heads;
+    const int64_t position =
+        p.has_positions ? positions[token] : token % p.sequence;
     for (int64_t i = 0; i < pairs; ++i) {
       const int64_t at = first + (p.interleaved ? 2 * i : i);
       const int64_t other = at + (p.interleaved ? 1 : pairs);

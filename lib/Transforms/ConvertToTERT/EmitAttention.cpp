@@ -9,6 +9,11 @@
 using namespace mlir;
 using namespace mlir::te;
 
+/// The number of boundaries of documents; 0 if there are none.
+template <typename Op> static int64_t boundaries(Op op) {
+  return op.getDocuments() ? dim(op.getDocuments(), 0) : 0;
+}
+
 /// The parameters of attention and its backward.
 template <typename Op>
 static LaunchCall &attentionCall(LaunchCall &&call, Op op) {
@@ -18,6 +23,7 @@ static LaunchCall &attentionCall(LaunchCall &&call, Op op) {
       .type("type", elementType(op.getQ()))
       .i64("window_left", op.getWindowLeft())
       .f32("scale", op.getScaleOrDefault())
+      .i64("boundaries", boundaries(op))
       .attributes();
 }
 
@@ -29,6 +35,7 @@ LogicalResult te::emitLaunches(AttentionOp op, LaunchEmitter &emitter) {
       .in(op.getK())
       .in(op.getV())
       .in(op.getSinks())
+      .in(op.getDocuments())
       .out(op.getO())
       .outOrScratch(op.getLse(), dim(op.getQ(), 0) * op.getHeads())
       .emit();
@@ -43,6 +50,7 @@ LogicalResult te::emitLaunches(AttentionBackwardOp op, LaunchEmitter &emitter) {
       .in(op.getV())
       .in(op.getO())
       .in(op.getLse())
+      .in(op.getDocuments())
       .out(op.getDq())
       .out(op.getDk())
       .out(op.getDv())
@@ -58,10 +66,12 @@ LogicalResult te::emitLaunches(AttentionSinkGradOp op, LaunchEmitter &emitter) {
       .i64("heads", heads)
       .i64("head_dim", dim(op.getO(), 1) / heads)
       .type("type", elementType(op.getO()))
+      .i64("boundaries", boundaries(op))
       .in(op.getDout())
       .in(op.getO())
       .in(op.getLse())
       .in(op.getSinks())
+      .in(op.getDocuments())
       .out(op.getDsinks())
       .emit();
 }
@@ -76,9 +86,11 @@ template <> LogicalResult te::emitLaunches(RopeOp op, LaunchEmitter &emitter) {
       .type("type", elementType(op.getX()))
       .i32("interleaved", static_cast<int32_t>(op.getStyle()))
       .i32("inverse", op.getInverse())
+      .i32("has_positions", op.getPositions() != nullptr)
       .in(op.getX())
       .in(op.getCos())
       .in(op.getSin())
+      .in(op.getPositions())
       .out(op.getY())
       .emit();
 }

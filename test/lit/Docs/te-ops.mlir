@@ -284,9 +284,11 @@ func.func @embedding(%ids: tensor<256xi32>, %table: tensor<1000x512xbf16>, %dy: 
 }
 
 // CHECK-LABEL: @rope
-func.func @rope(%x: tensor<256x512xbf16>, %cos: tensor<128x64xf32>, %sin: tensor<128x64xf32>) {
+func.func @rope(%x: tensor<256x512xbf16>, %cos: tensor<128x64xf32>, %sin: tensor<128x64xf32>, %p: tensor<256xi32>) {
   // CHECK: te.rope %{{.*}}, %{{.*}}, %{{.*}} {heads = 4 : i64} : tensor<256x512xbf16>, tensor<128x64xf32>
+  // CHECK: te.rope %{{.*}}, %{{.*}}, %{{.*}} positions %{{.*}} : tensor<256xi32> {heads = 4 : i64} : tensor<256x512xbf16>, tensor<128x64xf32>
   %y = te.rope %x, %cos, %sin {heads = 4 : i64} : tensor<256x512xbf16>, tensor<128x64xf32>
+  %y2 = te.rope %x, %cos, %sin positions %p : tensor<256xi32> {heads = 4 : i64} : tensor<256x512xbf16>, tensor<128x64xf32>
   // CHECK: te.rope %{{.*}} {heads = 2 : i64, inverse, style = #te.rope_style<interleaved>}
   %z = te.rope %y, %cos, %sin {heads = 2 : i64, inverse, style = #te.rope_style<interleaved>}
     : tensor<256x512xbf16>, tensor<128x64xf32>
@@ -295,12 +297,13 @@ func.func @rope(%x: tensor<256x512xbf16>, %cos: tensor<128x64xf32>, %sin: tensor
 
 // CHECK-LABEL: @attention
 func.func @attention(%q: tensor<256x512xbf16>, %k: tensor<256x128xbf16>, %v: tensor<256x128xbf16>, %s: tensor<8xf32>, %do: tensor<256x512xbf16>,
-    %v2: tensor<256x64xbf16>, %do2: tensor<256x256xbf16>, %lse2: tensor<2048xf32>) {
+    %v2: tensor<256x64xbf16>, %do2: tensor<256x256xbf16>, %lse2: tensor<2048xf32>, %cu: tensor<9xi32>) {
   // CHECK: te.attention %{{.*}}, %{{.*}}, %{{.*}} {causal, heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64} : tensor<256x512xbf16>, tensor<256x128xbf16>
   // CHECK: te.attention %{{.*}} {causal, heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, window_size = array<i64: 31, 0>}
   // CHECK: te.attention %{{.*}} {causal, heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, softcap = 5.000000e+01 : f32}
   // CHECK: te.attention %{{.*}}, %{{.*}}, %{{.*}} sinks %{{.*}} : tensor<8xf32> {causal, heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64}
   // CHECK: te.attention {{.*}} : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<256x64xbf16> -> tensor<256x256xbf16>
+  // CHECK: te.attention %{{.*}}, %{{.*}}, %{{.*}} documents %{{.*}} : tensor<9xi32> {causal, heads = 8 : i64, kv_heads = 2 : i64, sequence = 256 : i64}
   %o = te.attention %q, %k, %v {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, causal}
     : tensor<256x512xbf16>, tensor<256x128xbf16>
   %o2 = te.attention %q, %k, %v {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, causal, window_size = array<i64: 31, 0>}
@@ -311,19 +314,31 @@ func.func @attention(%q: tensor<256x512xbf16>, %k: tensor<256x128xbf16>, %v: ten
     : tensor<256x512xbf16>, tensor<256x128xbf16>
   %o5 = te.attention %q, %k, %v2 {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, causal}
     : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<256x64xbf16> -> tensor<256x256xbf16>
+  %o6 = te.attention %q, %k, %v documents %cu : tensor<9xi32> {heads = 8 : i64, kv_heads = 2 : i64, sequence = 256 : i64, causal}
+    : tensor<256x512xbf16>, tensor<256x128xbf16>
+  // CHECK: te.attention %{{.*}}, %{{.*}}, %{{.*}} sinks %{{.*}} : tensor<8xf32> documents %{{.*}} : tensor<9xi32> {
+  %o7 = te.attention %q, %k, %v sinks %s : tensor<8xf32> documents %cu : tensor<9xi32> {heads = 8 : i64, kv_heads = 2 : i64, sequence = 256 : i64}
+    : tensor<256x512xbf16>, tensor<256x128xbf16>
   // CHECK: te.attention %{{.*}} {deterministic = false, heads = 8 : i64, kv_heads = 2 : i64, scale = 2.500000e-01 : f32, sequence = 256 : i64} {{.*}} lse tensor<2048xf32>
   %o1, %lse = te.attention %q, %k, %v {heads = 8 : i64, kv_heads = 2 : i64, sequence = 256 : i64, scale = 0.25 : f32, deterministic = false}
     : tensor<256x512xbf16>, tensor<256x128xbf16> lse tensor<2048xf32>
   // CHECK: te.attention_backward
+  // CHECK: te.attention_backward {{.*}} documents %{{.*}} : tensor<9xi32> {causal, heads = 8 : i64, kv_heads = 2 : i64, sequence = 256 : i64} : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<2048xf32>
   %dq, %dk, %dv = te.attention_backward %do, %q, %k, %v, %o, %lse
     {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, causal}
     : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<2048xf32>
+  %dq2, %dk2, %dv2 = te.attention_backward %do, %q, %k, %v, %o, %lse documents %cu : tensor<9xi32>
+    {heads = 8 : i64, kv_heads = 2 : i64, sequence = 256 : i64, causal}
+    : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<2048xf32>
   // CHECK: te.attention_backward {{.*}} : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<256x64xbf16> -> tensor<256x256xbf16>, tensor<2048xf32>
-  %dq2, %dk2, %dv2 = te.attention_backward %do2, %q, %k, %v2, %o5, %lse2
+  %dq3, %dk3, %dv3 = te.attention_backward %do2, %q, %k, %v2, %o5, %lse2
     {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, causal}
     : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<256x64xbf16> -> tensor<256x256xbf16>, tensor<2048xf32>
   // CHECK: te.attention_sink_grad
+  // CHECK: te.attention_sink_grad {{.*}} documents %{{.*}} : tensor<9xi32> {sequence = 256 : i64}
   %ds = te.attention_sink_grad %do, %o, %lse, %s {sequence = 128 : i64}
+    : tensor<256x512xbf16>, tensor<2048xf32>, tensor<8xf32>
+  %ds2 = te.attention_sink_grad %do, %o, %lse, %s documents %cu : tensor<9xi32> {sequence = 256 : i64}
     : tensor<256x512xbf16>, tensor<2048xf32>, tensor<8xf32>
   return
 }

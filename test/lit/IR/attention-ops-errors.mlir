@@ -273,3 +273,59 @@ func.func @attention_backward_c1(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %lse:
     : tensor<8x8xf32>, tensor<8x4xf32>, tensor<8xf32>
   return
 }
+
+// -----
+
+func.func @rope_c2_no_rows(%x: tensor<4x8xf32>, %cos: tensor<0x2xf32>, %p: tensor<4xi32>) {
+  // expected-error @below {{expected the rows of 'x' to be a multiple of those of 'cos', but got 4 and 0}}
+  %y = te.rope %x, %cos, %cos positions %p : tensor<4xi32> {heads = 2 : i64} : tensor<4x8xf32>, tensor<0x2xf32>
+  return
+}
+
+// -----
+
+func.func @rope_c4(%x: tensor<4x8xf32>, %cos: tensor<3x2xf32>, %p: tensor<3xi32>) {
+  // expected-error @below {{expected 'positions' to have shape 4, but got 3}}
+  %y = te.rope %x, %cos, %cos positions %p : tensor<3xi32> {heads = 2 : i64} : tensor<4x8xf32>, tensor<3x2xf32>
+  return
+}
+
+// -----
+
+func.func @attention_c11(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %cu: tensor<3xi32>) {
+  // expected-error @below {{expected 'sequence' to be the number of rows (8) with 'documents', but got 4}}
+  %o = te.attention %q, %k, %k documents %cu : tensor<3xi32> {heads = 4 : i64, kv_heads = 2 : i64, sequence = 4 : i64} : tensor<8x8xf32>, tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @attention_c11_none(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %cu: tensor<0xi32>) {
+  // expected-error @below {{expected 'documents' to have one or more elements, but got 0}}
+  %o = te.attention %q, %k, %k documents %cu : tensor<0xi32> {heads = 4 : i64, kv_heads = 2 : i64, sequence = 8 : i64} : tensor<8x8xf32>, tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @documents_of_i64(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %cu: tensor<3xi64>) {
+  // expected-error @below {{operand #3 must be boundaries of documents, a 1-D tensor of i32 (cast those of i64 before the step takes them), but got 'tensor<3xi64>'}}
+  %o = te.attention %q, %k, %k documents %cu : tensor<3xi64> {heads = 4 : i64, kv_heads = 2 : i64, sequence = 8 : i64} : tensor<8x8xf32>, tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @attention_backward_c1_documents(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %lse: tensor<32xf32>, %cu: tensor<3xi32>) {
+  // expected-error @below {{expected 'sequence' to be the number of rows (8) with 'documents', but got 2}}
+  %dq, %dk, %dv = te.attention_backward %q, %q, %k, %k, %q, %lse documents %cu : tensor<3xi32> {heads = 4 : i64, kv_heads = 2 : i64, sequence = 2 : i64} : tensor<8x8xf32>, tensor<8x4xf32>, tensor<32xf32>
+  return
+}
+
+// -----
+
+func.func @attention_sink_grad_c4(%o: tensor<8x8xf32>, %lse: tensor<32xf32>, %s: tensor<4xf32>, %cu: tensor<3xi32>) {
+  // expected-error @below {{expected 'sequence' to be the number of rows (8) with 'documents', but got 4}}
+  %ds = te.attention_sink_grad %o, %o, %lse, %s documents %cu : tensor<3xi32> {sequence = 4 : i64} : tensor<8x8xf32>, tensor<32xf32>, tensor<4xf32>
+  return
+}

@@ -373,10 +373,22 @@ TEST_P(Agreement, SinkGradients) {
         const Array o = makeArray("normal", type, size * headDim, 2);
         const Array lse = makeArray("normal", TE_RT_F32, size, 3);
         const Array sinks = makeArray("normal", TE_RT_F32, heads, 4);
-        check(label("attention_sink_grad", tokens, heads * headDim, type, kind),
+        const std::string what =
+            label("attention_sink_grad", tokens, heads * headDim, type, kind);
+        check(what,
               TE_PLAN(attention_sink_grad, tokens, sequence, heads, headDim,
-                      type),
-              {in(dout.bytes), in(o.bytes), in(lse.bytes), in(sinks.bytes)},
+                      type, 0),
+              {in(dout.bytes), in(o.bytes), in(lse.bytes), in(sinks.bytes),
+               none()},
+              {{TE_RT_F32, heads}});
+        const std::vector<int32_t> documents = {
+            static_cast<int32_t>(tokens / 5), static_cast<int32_t>(tokens / 2),
+            static_cast<int32_t>(tokens - tokens / 3)};
+        check(what + " documents",
+              TE_PLAN(attention_sink_grad, tokens, tokens, heads, headDim, type,
+                      3),
+              {in(dout.bytes), in(o.bytes), in(lse.bytes), in(sinks.bytes),
+               in(documents)},
               {{TE_RT_F32, heads}});
       }
 }

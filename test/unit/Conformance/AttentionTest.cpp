@@ -86,17 +86,17 @@ protected:
   static PlanFunction plan(const Shape &s, int32_t type) {
     return TE_PLAN(attention, s.tokens(), s.sequence, s.heads, s.kvHeads,
                    s.headDim, s.valueDim(), type, s.causal, s.windowLeft,
-                   s.scale(), s.softcap, s.hasSinks());
+                   s.scale(), s.softcap, s.hasSinks(), 0);
   }
   static PlanFunction sinkGradPlan(const Shape &s, int32_t type) {
     return TE_PLAN(attention_sink_grad, s.tokens(), s.sequence, s.heads,
-                   s.valueDim(), type);
+                   s.valueDim(), type, 0);
   }
   static PlanFunction backwardPlan(const Shape &s, int32_t type,
                                    bool deterministic = true) {
     return TE_PLAN(attention_backward, s.tokens(), s.sequence, s.heads,
                    s.kvHeads, s.headDim, s.valueDim(), type, s.causal,
-                   s.windowLeft, s.scale(), s.softcap, deterministic);
+                   s.windowLeft, s.scale(), s.softcap, deterministic, 0);
   }
 
   /// The forward for these queries.
@@ -108,7 +108,7 @@ protected:
     return device().tryRun(plan(s, type),
                            {in(q.bytes), in(oracle.k.bytes), in(oracle.v.bytes),
                             s.hasSinks() ? in(oracle.sinks.bytes) : none(),
-                            out(o->bytes), out(lse->bytes)});
+                            none(), out(o->bytes), out(lse->bytes)});
   }
 
   /// Whether cuDNN has no engine for this attention.
@@ -183,7 +183,7 @@ TEST_P(Attention, GradientsOfSinksMeetTheDefinition) {
       Array dsinks(TE_RT_F32, s.heads);
       device().run(sinkGradPlan(s, type),
                    {in(oracle.dout.bytes), in(oracle.givenO.bytes),
-                    in(oracle.givenLse.bytes), in(oracle.sinks.bytes),
+                    in(oracle.givenLse.bytes), in(oracle.sinks.bytes), none(),
                     out(dsinks.bytes)});
       expectWithin(oracle.dsinks, dsinks, "dsinks");
     }
@@ -198,10 +198,13 @@ TEST_P(Attention, GradientsMeetTheDefinition) {
       const Attention64 oracle(s, type, isReference());
       Array dq(type, s.queries()), dk(type, s.keys()), dv(type, s.keyValues());
       Array again[] = {dq, dk, dv};
-      const std::vector<Buffer> inputs = {
-          in(oracle.dout.bytes),   in(oracle.q.bytes),
-          in(oracle.k.bytes),      in(oracle.v.bytes),
-          in(oracle.givenO.bytes), in(oracle.givenLse.bytes)};
+      const std::vector<Buffer> inputs = {in(oracle.dout.bytes),
+                                          in(oracle.q.bytes),
+                                          in(oracle.k.bytes),
+                                          in(oracle.v.bytes),
+                                          in(oracle.givenO.bytes),
+                                          in(oracle.givenLse.bytes),
+                                          none()};
       auto with = [&](Array &a, Array &b, Array &c) {
         std::vector<Buffer> buffers = inputs;
         for (Array *each : {&a, &b, &c})

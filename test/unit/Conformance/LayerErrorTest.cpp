@@ -43,10 +43,11 @@ TEST_P(Errors, AttentionSizes) {
   auto attention = [](int64_t tokens, int64_t sequence, int64_t heads,
                       int64_t kvHeads, int64_t headDim, float scale,
                       int64_t windowLeft = -1, int32_t causal = 1,
-                      float softcap = 0, int32_t hasSinks = 0) {
+                      float softcap = 0, int32_t hasSinks = 0,
+                      int64_t boundaries = 0) {
     return TE_PLAN(attention, tokens, sequence, heads, kvHeads, headDim,
                    headDim, TE_RT_BF16, causal, windowLeft, scale, softcap,
-                   hasSinks);
+                   hasSinks, boundaries);
   };
   EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT, attention(8, 0, 4, 2, 64, 1),
                       {"attention", "'sequence' to be one or more", "0"}));
@@ -71,15 +72,31 @@ TEST_P(Errors, AttentionSizes) {
   EXPECT_TRUE(
       refuses(TE_RT_INVALID_ARGUMENT,
               TE_PLAN(attention_backward, 8, 3, 4, 2, 64, 64, TE_RT_BF16, 0, -1,
-                      1.0f, 0.0f, 1),
+                      1.0f, 0.0f, 1, 0),
               {"attention_backward", "'tokens' to be a multiple of 3", "8"}));
   EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
                       attention(8, 4, 4, 2, 64, 1, -1, 1, 0, 2),
                       {"'has_sinks' to be 0 or 1", "2"}));
   auto sinkGrad = [](int64_t tokens, int64_t sequence, int64_t heads,
-                     int64_t headDim, int32_t type) {
-    return TE_PLAN(attention_sink_grad, tokens, sequence, heads, headDim, type);
+                     int64_t headDim, int32_t type, int64_t boundaries = 0) {
+    return TE_PLAN(attention_sink_grad, tokens, sequence, heads, headDim, type,
+                   boundaries);
   };
+  // Documents divide the rows in place of 'sequence'.
+  const std::initializer_list<const char *> oneSequence = {
+      "'sequence' to be 'tokens' (8) with 'boundaries'", "4"};
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      attention(8, 4, 4, 2, 64, 1, -1, 1, 0, 0, 3),
+                      oneSequence));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      TE_PLAN(attention_backward, 8, 4, 4, 2, 64, 64,
+                              TE_RT_BF16, 0, -1, 1.0f, 0.0f, 1, 3),
+                      oneSequence));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      sinkGrad(8, 4, 4, 64, TE_RT_BF16, 3), oneSequence));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      attention(8, 8, 4, 2, 64, 1, -1, 1, 0, 0, -1),
+                      {"'boundaries' to be zero or more", "-1"}));
   EXPECT_TRUE(
       refuses(TE_RT_INVALID_ARGUMENT, sinkGrad(8, 3, 4, 64, TE_RT_BF16),
               {"attention_sink_grad", "'tokens' to be a multiple of 3", "8"}));
@@ -94,18 +111,37 @@ TEST_P(Errors, AttentionWithoutItsSinks) {
   const std::vector<uint16_t> x(64 * 64);
   std::vector<uint16_t> o(64 * 64);
   std::vector<float> lse(64);
-  EXPECT_EQ(device().tryRun(TE_PLAN(attention, 64, 64, 1, 1, 64, 64, TE_RT_BF16,
-                                    1, -1, 1.0f, 0.0f, 1),
-                            {in(x), in(x), in(x), none(), out(o), out(lse)}),
-            TE_RT_INVALID_ARGUMENT);
+  EXPECT_EQ(
+      device().tryRun(TE_PLAN(attention, 64, 64, 1, 1, 64, 64, TE_RT_BF16, 1,
+                              -1, 1.0f, 0.0f, 1, 0),
+                      {in(x), in(x), in(x), none(), none(), out(o), out(lse)}),
+      TE_RT_INVALID_ARGUMENT);
   EXPECT_TRUE(lastErrorHas({"'sinks' for 'has_sinks' 1, but got null"}));
+}
+
+// So do launches with documents and with positions.
+TEST_P(Errors, AttentionAndRopeWithoutTheirOptionalBuffers) {
+  const std::vector<uint16_t> x(64 * 64);
+  const std::vector<float> lse(64), sinks(1), table(64);
+  std::vector<uint16_t> y(64 * 64);
+  std::vector<float> dsinks(1);
+  EXPECT_EQ(device().tryRun(
+                TE_PLAN(attention_sink_grad, 64, 64, 1, 64, TE_RT_BF16, 3),
+                {in(x), in(x), in(lse), in(sinks), none(), out(dsinks)}),
+            TE_RT_INVALID_ARGUMENT);
+  EXPECT_TRUE(lastErrorHas({"'documents' for 'boundaries' 3, but got null"}));
+  EXPECT_EQ(
+      device().tryRun(TE_PLAN(rope, 64, 1, 64, 2, 64, TE_RT_BF16, 0, 0, 1),
+                      {in(x), in(table), in(table), none(), out(y)}),
+      TE_RT_INVALID_ARGUMENT);
+  EXPECT_TRUE(lastErrorHas({"'positions' for 'has_positions' 1"}));
 }
 
 TEST_P(Errors, RopeSizes) {
   auto rope = [](int64_t tokens, int64_t heads, int64_t headDim,
                  int64_t sequence, int64_t rotaryDim) {
     return TE_PLAN(rope, tokens, heads, headDim, sequence, rotaryDim,
-                   TE_RT_BF16, 0, 0);
+                   TE_RT_BF16, 0, 0, 0);
   };
   EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT, rope(8, 0, 4, 4, 4),
                       {"rope", "'heads' to be one or more", "0"}));

@@ -28,9 +28,11 @@ constexpr int32_t kTypes[] = {TE_RT_BF16, TE_RT_F32, TE_RT_F16};
 
 float product(double a, double b) { return static_cast<float>(a * b); }
 
-/// Rotates x with tables of the shape's sequence.
+/// Rotates x with tables of the shape's sequence. A position that is no row of
+/// them has a NaN in place of its angles.
 Array rotated(const Shape &s, const Array &x, const Array &cos,
-              const Array &sin, bool interleaved, bool inverse) {
+              const Array &sin, bool interleaved, bool inverse,
+              const std::vector<int32_t> &positions = {}) {
   Array y = x;
   const int64_t pairs = s.rotaryDim / 2;
   for (int64_t t = 0; t < s.tokens; ++t)
@@ -39,9 +41,12 @@ Array rotated(const Shape &s, const Array &x, const Array &cos,
         const int64_t first = (t * s.heads + h) * s.headDim;
         const int64_t a = first + (interleaved ? 2 * i : i);
         const int64_t b = interleaved ? a + 1 : a + pairs;
-        const int64_t angle = t % s.sequence * pairs + i;
-        const double c = cos.at(angle);
-        const double sine = inverse ? -sin.at(angle) : sin.at(angle);
+        const int64_t row = positions.empty() ? t % s.sequence : positions[t];
+        const int64_t angle = row * pairs + i;
+        const bool isRow = row >= 0 && row < s.sequence;
+        const double c = isRow ? cos.at(angle) : std::nan("");
+        const double sine =
+            (inverse ? -1.0 : 1.0) * (isRow ? sin.at(angle) : std::nan(""));
         const double left = product(x.at(a), c), right = product(x.at(b), sine);
         const double up = product(x.at(b), c), across = product(x.at(a), sine);
         y.set(a, static_cast<float>(left - right));
@@ -65,9 +70,9 @@ protected:
                              values.begin() + s.sequence * s.rotaryDim / 2});
   }
   static PlanFunction plan(const Shape &s, int32_t type, bool interleaved,
-                           bool inverse) {
+                           bool inverse, bool hasPositions = false) {
     return TE_PLAN(rope, s.tokens, s.heads, s.headDim, s.sequence, s.rotaryDim,
-                   type, interleaved, inverse);
+                   type, interleaved, inverse, hasPositions);
   }
 
   std::vector<double> cosines, sines;
@@ -92,7 +97,8 @@ TEST_P(Rope, RoundsEveryOperation) {
               Array y(type, x.size());
               device().run(plan(s, type, interleaved, inverse),
                            {unaligned(in(x.bytes), by), in(cos.bytes),
-                            in(sin.bytes), unaligned(out(y.bytes), by)});
+                            in(sin.bytes), none(),
+                            unaligned(out(y.bytes), by)});
               ASSERT_TRUE(
                   sameBits(rotated(s, x, cos, sin, interleaved, inverse), y))
                   << kind << " type " << type << " head " << s.headDim << " of "
@@ -110,11 +116,73 @@ TEST_P(Rope, WorksInPlace) {
           makeArray("normal", TE_RT_BF16, s.tokens * s.heads * s.headDim, 1);
       const Array cos = table(s, cosines), sin = table(s, sines);
       Array y(TE_RT_BF16, x.size());
-      device().run(
-          plan(s, TE_RT_BF16, interleaved, false),
-          {in(x.bytes), in(cos.bytes), in(sin.bytes), outOn(0, y.bytes)});
+      device().run(plan(s, TE_RT_BF16, interleaved, false),
+                   {in(x.bytes), in(cos.bytes), in(sin.bytes), none(),
+                    outOn(0, y.bytes)});
       ASSERT_TRUE(sameBits(rotated(s, x, cos, sin, interleaved, false), y));
     }
+}
+
+/// Positions in any order, and more tokens than a multiple of the rows.
+std::vector<int32_t> mixedPositions(const Shape &s) {
+  std::vector<int32_t> positions;
+  for (int64_t t = 0; t < s.tokens; ++t)
+    positions.push_back(static_cast<int32_t>((t * 7 + t / 3) % s.sequence));
+  return positions;
+}
+
+TEST_P(Rope, TakesPositions) {
+  for (Shape s : kShapes)
+    for (int32_t type : kTypes) {
+      s.tokens += 1; // not a multiple of the rows of the tables
+      const Array x =
+          makeArray("normal", type, s.tokens * s.heads * s.headDim, 1);
+      const Array cos = table(s, cosines), sin = table(s, sines);
+      const std::vector<int32_t> positions = mixedPositions(s);
+      for (bool interleaved : {false, true})
+        for (bool inverse : {false, true}) {
+          Array y(type, x.size());
+          device().run(plan(s, type, interleaved, inverse, true),
+                       {in(x.bytes), in(cos.bytes), in(sin.bytes),
+                        in(positions), out(y.bytes)});
+          ASSERT_TRUE(sameBits(
+              rotated(s, x, cos, sin, interleaved, inverse, positions), y));
+        }
+    }
+}
+
+// A position that is no row of the tables is an error of the launch, or, where
+// nobody waits for it, gives NaN in the rotated part of its own token.
+TEST_P(Rope, PositionsOutOfRange) {
+  for (const Shape &s : kShapes)
+    for (int32_t position :
+         {-1, static_cast<int32_t>(s.sequence), INT32_MAX, INT32_MIN})
+      for (bool interleaved : {false, true}) {
+        const Array x =
+            makeArray("normal", TE_RT_BF16, s.tokens * s.heads * s.headDim, 1);
+        const Array cos = table(s, cosines), sin = table(s, sines);
+        std::vector<int32_t> positions = mixedPositions(s);
+        positions[3] = position;
+        Array y(TE_RT_BF16, x.size());
+        const te_rt_status status =
+            device().tryRun(plan(s, TE_RT_BF16, interleaved, false, true),
+                            {in(x.bytes), in(cos.bytes), in(sin.bytes),
+                             in(positions), out(y.bytes)});
+        if (GetParam() == "reference") {
+          EXPECT_EQ(status, TE_RT_INVALID_ARGUMENT);
+          EXPECT_NE(std::string(te_rt_last_error())
+                        .find("expected 'positions[3]' to be one of the " +
+                              std::to_string(s.sequence) +
+                              " rows of 'cos', but got " +
+                              std::to_string(position)),
+                    std::string::npos)
+              << te_rt_last_error();
+          continue;
+        }
+        ASSERT_EQ(status, TE_RT_OK) << te_rt_last_error();
+        ASSERT_TRUE(sameBits(
+            rotated(s, x, cos, sin, interleaved, false, positions), y));
+      }
 }
 
 TE_FOR_EACH_BACKEND(Rope);

@@ -15,7 +15,11 @@ def attention : Kernel<Attention> {
       o[i, d] = sum_j exp(s - m) v[j, d] / l
     all arithmetic is in f32, sums are in order, and o is rounded once. With `has_sinks`, m
     is max(m, sinks[h]), and exp(sinks[h] - m) is the last term of l; sinks is
-    f32[heads]. lse is f32[tokens / sequence, heads, sequence]. The cuda backend sums in
+    f32[heads]. lse is f32[tokens / sequence, heads, sequence].
+    With `boundaries`, which is 0 for none, documents is i32[boundaries], sequence is tokens, and rows
+    documents[d] to documents[d + 1] - 1 are computed as a sequence of that length. All
+    other rows are not read, and their o and lse are 0. Boundaries that decrease or are not
+    from 0 to tokens are refused. The cuda backend has no attention with boundaries. It sums in
     another order, uses a tanh of its own, and rounds exp(s - m) to the type before it
     multiplies by v (docs/how_it_works/numerics.md has the bound). It supports bf16 and
     f16, and may read masked elements: a NaN there can reach o.
@@ -23,11 +27,12 @@ def attention : Kernel<Attention> {
   let Parameters = (parameters Dim:$tokens, Count:$sequence, Count:$heads, Count:$kv_heads,
                                Count:$head_dim, Count:$value_dim, WideType:$type, Flag:$causal,
                                AnyInt64:$window_left, Finite:$scale, NonNegative:$softcap,
-                               Flag:$has_sinks);
+                               Flag:$has_sinks, Dim:$boundaries);
   let Buffers = (buffers In<["tokens", "heads * head_dim"], "type">:$q,
                          In<["tokens", "kv_heads * head_dim"], "type">:$k,
                          In<["tokens", "kv_heads * value_dim"], "type">:$v,
                          InOpt<["heads"], "f32">:$sinks,
+                         InOpt<["boundaries"], "i32">:$documents,
                          Out<["tokens", "heads * value_dim"], "type">:$o,
                          Out<["tokens", "heads"], "f32">:$lse);
   let Relations = [Fits<"heads", "head_dim">, Fits<"heads", "value_dim">,
@@ -49,18 +54,20 @@ def attention_backward : Kernel<Attention> {
     in f32, with sums in order (h runs over the heads of the key-value head), each
     rounded once. The cuda backend differs as described for attention. With
     `deterministic` it gives the same bits every time, and uses scratch memory of
-    heads * tokens * sequence elements.
+    heads * tokens * sequence elements. `boundaries` are those of attention; dq, dk and dv of
+    rows outside the documents are 0.
   }];
   let Parameters = (parameters Dim:$tokens, Count:$sequence, Count:$heads, Count:$kv_heads,
                                Count:$head_dim, Count:$value_dim, WideType:$type, Flag:$causal,
                                AnyInt64:$window_left, Finite:$scale, NonNegative:$softcap,
-                               Flag:$deterministic);
+                               Flag:$deterministic, Dim:$boundaries);
   let Buffers = (buffers In<["tokens", "heads * value_dim"], "type">:$dout,
                          In<["tokens", "heads * head_dim"], "type">:$q,
                          In<["tokens", "kv_heads * head_dim"], "type">:$k,
                          In<["tokens", "kv_heads * value_dim"], "type">:$v,
                          In<["tokens", "heads * value_dim"], "type">:$o,
                          In<["tokens", "heads"], "f32">:$lse,
+                         InOpt<["boundaries"], "i32">:$documents,
                          Out<["tokens", "heads * head_dim"], "type">:$dq,
                          Out<["tokens", "kv_heads * head_dim"], "type">:$dk,
                          Out<["tokens", "kv_heads * value_dim"], "type">:$dv);
@@ -78,37 +85,44 @@ def attention_sink_grad : Kernel<Attention> {
     The gradient of the sinks of attention, f32[heads]. For head h, delta[t] is a lane
     sum of fused multiply-adds of do[t, d] and o[t, d], and lse[t] is the lse of token t:
       dsinks[h] = a chunk sum over tokens of -(exp(sinks[h] - lse[t]) * delta[t]).
+    With `boundaries`, those of attention, tokens before the first and from the last one
+    on are left out. The cuda backend does not check them.
   }];
   let Parameters = (parameters Dim:$tokens, Count:$sequence, Count:$heads, Count:$head_dim,
-                               WideType:$type);
+                               WideType:$type, Dim:$boundaries);
   let Buffers = (buffers In<["tokens", "heads * head_dim"], "type">:$dout,
                          In<["tokens", "heads * head_dim"], "type">:$o,
                          In<["tokens", "heads"], "f32">:$lse, In<["heads"], "f32">:$sinks,
+                         InOpt<["boundaries"], "i32">:$documents,
                          Out<["heads"], "f32">:$dsinks);
   let Relations = [Fits<"heads", "head_dim">,
                    FitsText<"'tokens' and 'heads' times 'head_dim'", "tokens", "heads * head_dim">,
                    Multiple<"tokens", "sequence">];
+  let HasRule = 1;
   let Workspace = "columnSumBytes(tokens, heads, kChunkSumRows)";
 }
 
 def rope : Kernel<Attention> {
   let Description = [{
     Rotary position embedding of x[tokens, heads * head_dim]. cos and sin are
-    f32[sequence, rotary_dim / 2]; token t uses row t mod sequence. Pair i < rotary_dim
+    f32[sequence, rotary_dim / 2]; token t uses row t mod sequence, or with `has_positions`
+    row positions[t], which is i32. For a position that is not from 0 to sequence - 1, the
+    reference backend refuses the launch, and the cuda backend uses a row of NaN. Pair i < rotary_dim
     / 2 of each head is its elements (i, i + rotary_dim / 2), or (2i, 2i + 1) when
     interleaved. With s = sin, or -sin for the inverse:
       (a, b) -> (rn32(rn32(a * cos) - rn32(b * s)), rn32(rn32(b * cos) + rn32(a * s)))
     rounded to the type. Elements from rotary_dim on are copied.
   }];
   let Parameters = (parameters Dim:$tokens, Count:$heads, Count:$head_dim, Count:$sequence,
-                               Dim:$rotary_dim, WideType:$type, Flag:$interleaved, Flag:$inverse);
+                               Dim:$rotary_dim, WideType:$type, Flag:$interleaved, Flag:$inverse,
+                               Flag:$has_positions);
   let Buffers = (buffers In<["tokens", "heads * head_dim"], "type">:$x,
                          In<["sequence", "rotary_dim / 2"], "f32">:$cos,
                          In<["sequence", "rotary_dim / 2"], "f32">:$sin,
+                         InOpt<["tokens"], "i32">:$positions,
                          Out<["tokens", "heads * head_dim"], "type">:$y);
   let Relations = [Fits<"heads", "head_dim">,
                    FitsText<"'tokens' and the columns", "tokens", "heads * head_dim">,
-                   Multiple<"tokens", "sequence">,
                    Multiple<"rotary_dim", "2">];
   let HasRule = 1;
   let Reuses = [MayReuse<"y", "x">];

@@ -112,7 +112,8 @@ def CheckConstraintsPass : Pass<"te-check-constraints", "ModuleOp"> {
     that it will have: whether the target multiplies the formats of the recipe,
     with the layer's type as a result, in these sizes. All violations of the step
     are reported at once, with the tensors' names and the rule, and with the
-    nearest supported choice or the smallest padding that fixes the step. The pass
+    nearest supported choice or the smallest padding that fixes the step. Attention
+    with `documents` is an error, except for `reference`. The pass
     runs before anything is rewritten, so that messages name the user's ops.
 
     Example: under `float8_block_scaling` this is an error, because 100 is not a

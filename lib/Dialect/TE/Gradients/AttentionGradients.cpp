@@ -38,10 +38,14 @@ LogicalResult AttentionOp::differentiate(OpBuilder &b,
   Value v = adjoints.residual(getV(), "v");
   o = adjoints.residual(o, "o");
   lse = adjoints.residual(lse, "lse");
+  SmallVector<Value> operands = {dout, q, k, v, o, lse};
+  Value documents;
+  if (getDocuments())
+    operands.push_back(documents =
+                           adjoints.residual(getDocuments(), "documents"));
   auto backward = AttentionBackwardOp::create(
       b, getLoc(),
-      TypeRange{getQ().getType(), getK().getType(), getV().getType()},
-      ValueRange{dout, q, k, v, o, lse},
+      TypeRange{getQ().getType(), getK().getType(), getV().getType()}, operands,
       sharedAttributes<AttentionBackwardOp>(*this));
   for (auto [operand, gradient] :
        {std::pair<Value, Value>(getQ(), backward.getDq()),
@@ -53,7 +57,7 @@ LogicalResult AttentionOp::differentiate(OpBuilder &b,
     adjoints.add(getSinks(), AttentionSinkGradOp::create(
                                  b, getLoc(), getSinks().getType(), dout, o,
                                  lse, adjoints.residual(getSinks(), "sinks"),
-                                 getSequenceAttr()));
+                                 documents, getSequenceAttr()));
   return success();
 }
 
@@ -63,9 +67,12 @@ LogicalResult RopeOp::differentiate(OpBuilder &b, AdjointContext &adjoints) {
     return success();
   Value cos = adjoints.residual(getCos(), "cos");
   Value sin = adjoints.residual(getSin(), "sin");
+  Value positions;
+  if (getPositions())
+    positions = adjoints.residual(getPositions(), "positions");
   auto backward =
       RopeOp::create(b, getLoc(), getX().getType(), adjoints.get(getY()), cos,
-                     sin, getHeads(), getStyle(), !getInverse());
+                     sin, positions, getHeads(), getStyle(), !getInverse());
   adjoints.add(getX(), backward.getY());
   return success();
 }

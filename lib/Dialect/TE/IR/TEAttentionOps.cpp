@@ -46,6 +46,23 @@ static LogicalResult verifyHeads(Operation *op, int64_t heads, StringRef matrix,
          << matrix << "' (" << columns << "), but got " << heads;
 }
 
+/// 'documents' has the boundary after the last document at least, and divides
+/// the rows into sequences in place of 'sequence'.
+static LogicalResult verifyDocuments(Operation *op,
+                                     TypedValue<RankedTensorType> documents,
+                                     int64_t sequence, int64_t tokens) {
+  if (!documents)
+    return success();
+  if (documents.getType().getDimSize(0) == 0)
+    return op->emitOpError()
+           << "expected 'documents' to have one or more elements, but got 0";
+  if (sequence != tokens)
+    return op->emitOpError()
+           << "expected 'sequence' to be the number of rows (" << tokens
+           << ") with 'documents', but got " << sequence;
+  return success();
+}
+
 LogicalResult RopeOp::verify() {
   if (!areStatic({getX(), getCos()}))
     return success();
@@ -58,7 +75,7 @@ LogicalResult RopeOp::verify() {
   if (failed(verifyHeads(*this, heads, "x", columns)))
     return failure();
   // rope-c2
-  if (sequence == 0 || tokens % sequence)
+  if (sequence == 0 || (!getPositions() && tokens % sequence))
     return emitOpError() << "expected the rows of 'x' to be a multiple of "
                             "those of 'cos', but got "
                          << tokens << " and " << sequence;
@@ -67,7 +84,10 @@ LogicalResult RopeOp::verify() {
     return emitOpError() << "expected 'cos' to have at most half the columns "
                             "of a head of 'x', but got "
                          << pairs << " and " << columns / heads;
-  return success();
+  // rope-c4
+  return getPositions() ? verifyShape(*this, "positions",
+                                      getPositions().getType(), {tokens})
+                        : success();
 }
 
 /// What the operands and attributes of te.attention and its backward share.
@@ -104,6 +124,9 @@ template <typename Op> static LogicalResult verifyAttention(Op op, Value lse) {
     return failure();
   // attention-c4
   if (failed(verifySequence(op, sequence, "q", tokens)))
+    return failure();
+  // attention-c11
+  if (failed(verifyDocuments(op, op.getDocuments(), sequence, tokens)))
     return failure();
   // attention-c5
   if (std::optional<APFloat> scale = op.getScale(); scale && !scale->isFinite())
@@ -163,6 +186,9 @@ LogicalResult AttentionSinkGradOp::verify() {
     return failure();
   // attention_sink_grad-c2
   if (failed(verifySequence(*this, getSequence(), "o", tokens)))
+    return failure();
+  // attention_sink_grad-c4
+  if (failed(verifyDocuments(*this, getDocuments(), getSequence(), tokens)))
     return failure();
   // attention_sink_grad-c3
   return verifyShape(*this, "lse", getLse().getType(), {tokens * heads});

@@ -8,6 +8,7 @@
 
 #include "Cuda/CudaBackend.h"
 
+#include "Core/Capabilities.h"
 #include "Core/Formulas.h"
 #include "Core/Workspaces.h"
 #include "Kernels/Attention/attention_args.h"
@@ -33,15 +34,19 @@ Status plan_attention_sink_grad(const CudaDevice &device,
   *plan = makeWorkspacePlan(
       device, workspaceBytes(params),
       [=](Launcher launch, void *const *buffers, void *workspace) {
+        TE_RT_RETURN_IF_FAILED(checkBuffers(params, buffers));
         AttentionSinkGradArgs args{};
         args.dout = buffers[b::dout];
         args.o = buffers[b::o];
         args.lse = static_cast<const float *>(buffers[b::lse]);
         args.sinks = static_cast<const float *>(buffers[b::sinks]);
+        if (params.boundaries != 0)
+          args.documents = static_cast<const int32_t *>(buffers[b::documents]);
         args.partial = static_cast<float *>(workspace);
         args.tokens = params.tokens;
         args.sequence = params.sequence;
         args.headDim = params.head_dim;
+        args.boundaries = params.boundaries;
         args.heads = static_cast<uint32_t>(params.heads);
         TE_RT_RETURN_IF_FAILED(launch(terms, args));
         return launch(sum,

@@ -33,6 +33,13 @@ __device__ __forceinline__ float product(const AttentionSinkGradArgs &args,
   return sum.total();
 }
 
+/// Whether `token` is in a document.
+__device__ __forceinline__ bool isUsed(const AttentionSinkGradArgs &args,
+                                       int64_t token) {
+  return !args.documents || (token >= args.documents[0] &&
+                             token < args.documents[args.boundaries - 1]);
+}
+
 template <typename T>
 __device__ __forceinline__ void sinkGrad(const AttentionSinkGradArgs &args) {
   __shared__ float terms[kChunkRows];
@@ -54,7 +61,11 @@ __device__ __forceinline__ void sinkGrad(const AttentionSinkGradArgs &args) {
     const int64_t row =
         (token / args.sequence * args.heads + head) * args.sequence +
         token % args.sequence;
-    terms[threadIdx.x] *= math::exp(args.sinks[head] - args.lse[row]);
+    // The cotangent of a row outside the documents may be NaN.
+    terms[threadIdx.x] =
+        isUsed(args, token)
+            ? terms[threadIdx.x] * math::exp(args.sinks[head] - args.lse[row])
+            : 0.0f;
   }
   __syncthreads();
   if (threadIdx.x != 0)

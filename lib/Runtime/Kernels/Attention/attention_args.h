@@ -12,12 +12,13 @@
 namespace te::rt::cuda {
 
 struct AttentionSinkGradArgs {
-  const void *dout;   // [tokens, heads * headDim]
-  const void *o;      // [tokens, heads * headDim]
-  const float *lse;   // [tokens / sequence, heads, sequence]
-  const float *sinks; // [heads]
-  float *partial;     // [ceil(tokens / 128), heads]
-  int64_t tokens, sequence, headDim;
+  const void *dout;         // [tokens, heads * headDim]
+  const void *o;            // [tokens, heads * headDim]
+  const float *lse;         // [tokens / sequence, heads, sequence]
+  const float *sinks;       // [heads]
+  const int32_t *documents; // [boundaries], or null
+  float *partial;           // [ceil(tokens / 128), heads]
+  int64_t tokens, sequence, headDim, boundaries;
   uint32_t heads;
 };
 

@@ -7,6 +7,7 @@
 
 #include "Cuda/CudaBackend.h"
 
+#include "Core/Capabilities.h"
 #include "Kernels/Pointwise/KernelLookup.h"
 #include "Kernels/Rope/rope_args.h"
 
@@ -67,10 +68,13 @@ Status plan_rope(const CudaDevice &device, const rope_params &params,
         ((interleaved ? params.rotary_dim : pairs) + rest) / length));
 
   *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
+    TE_RT_RETURN_IF_FAILED(checkBuffers(params, buffers));
     RopeArgs args{};
     args.x = buffers[b::x];
     args.cos = static_cast<const float *>(buffers[b::cos]);
     args.sin = static_cast<const float *>(buffers[b::sin]);
+    if (params.has_positions)
+      args.positions = static_cast<const int32_t *>(buffers[b::positions]);
     args.y = buffers[b::y];
     args.tokens = params.tokens;
     args.sequence = params.sequence;

@@ -19,7 +19,29 @@
 namespace te::rt::cuda {
 namespace {
 
-/// Calls body(first element, head's row of the tables, item of the head).
+/// The row of the tables for `token`, or -1 if its position is none of them.
+__device__ __forceinline__ int64_t positionOf(const RopeArgs &args,
+                                              int64_t token) {
+  if (!args.positions)
+    return static_cast<uint32_t>(token) % static_cast<uint32_t>(args.sequence);
+  const int32_t position = args.positions[token];
+  return position < args.sequence ? position : -1;
+}
+
+/// N entries of `table` from the pair `i` on, or NaN if there is no such row.
+template <int N>
+__device__ __forceinline__ void loadAngles(const RopeArgs &args,
+                                           const float *table, int64_t position,
+                                           int i, float (&angles)[N]) {
+  if (position >= 0)
+    return Run<float, N>::load(table + position * args.pairs + i)
+        .unpack(angles);
+#pragma unroll
+  for (int n = 0; n < N; ++n)
+    angles[n] = __uint_as_float(0x7fc00000u);
+}
+
+/// Calls body(first element, position, item of the head).
 template <typename Body>
 __device__ __forceinline__ void forEachItem(const RopeArgs &args, Body body) {
   const int perToken = args.heads * args.itemsPerHead;
@@ -28,9 +50,7 @@ __device__ __forceinline__ void forEachItem(const RopeArgs &args, Body body) {
       static_cast<int64_t>(blockIdx.x) * args.tokensPerBlock + slot;
   if (slot >= args.tokensPerBlock || token >= args.tokens)
     return;
-  const int64_t position = static_cast<uint32_t>(token) %
-                           static_cast<uint32_t>(args.sequence) *
-                           static_cast<int64_t>(args.pairs);
+  const int64_t position = positionOf(args, token);
   const int step = args.tokensPerBlock == 1 ? kRopeBlock : perToken;
   for (int item = static_cast<int>(threadIdx.x) - slot * perToken;
        item < perToken; item += step) {
@@ -44,17 +64,18 @@ __device__ __forceinline__ float sineOf(const RopeArgs &args, float sine) {
   return args.inverse ? -sine : sine;
 }
 
-/// N pairs whose first elements are a run at `at`, and whose second elements
-/// are a run at `other`.
+/// N pairs from pair `i` on, whose first elements are a run at `at`, and whose
+/// second elements are a run at `other`.
 template <typename T, int N>
 __device__ __forceinline__ void turnRuns(const RopeArgs &args, int64_t at,
-                                         int64_t other, int64_t angle) {
+                                         int64_t other, int64_t position,
+                                         int i) {
   const Run<T, N> first = Run<T, N>::load(static_cast<const T *>(args.x) + at);
   const Run<T, N> second =
       Run<T, N>::load(static_cast<const T *>(args.x) + other);
   float u[N], v[N], cosine[N], sine[N];
-  Run<float, N>::load(args.cos + angle).unpack(cosine);
-  Run<float, N>::load(args.sin + angle).unpack(sine);
+  loadAngles(args, args.cos, position, i, cosine);
+  loadAngles(args, args.sin, position, i, sine);
   first.unpack(u);
   second.unpack(v);
 #pragma unroll
@@ -73,36 +94,37 @@ __device__ __forceinline__ void copyRun(const RopeArgs &args, int64_t at) {
 template <typename T>
 __device__ __forceinline__ void ropeAny(const RopeArgs &args,
                                         bool interleaved) {
-  forEachItem(args, [&](int64_t first, int64_t angle, int item) {
+  forEachItem(args, [&](int64_t first, int64_t position, int item) {
     if (item >= args.pairs)
       return copyRun<T, 1>(args, first + args.pairs + item);
     const int64_t at = first + (interleaved ? 2 * item : item);
-    turnRuns<T, 1>(args, at, at + (interleaved ? 1 : args.pairs), angle + item);
+    turnRuns<T, 1>(args, at, at + (interleaved ? 1 : args.pairs), position,
+                   item);
   });
 }
 
 template <typename T>
 __device__ __forceinline__ void ropeHalf(const RopeArgs &args) {
   constexpr int N = 16 / sizeof(T);
-  forEachItem(args, [&](int64_t first, int64_t angle, int item) {
+  forEachItem(args, [&](int64_t first, int64_t position, int item) {
     const int i = item * N;
     if (i >= args.pairs)
       return copyRun<T, N>(args, first + args.pairs + i);
-    turnRuns<T, N>(args, first + i, first + args.pairs + i, angle + i);
+    turnRuns<T, N>(args, first + i, first + args.pairs + i, position, i);
   });
 }
 
 template <typename T>
 __device__ __forceinline__ void ropeInterleaved(const RopeArgs &args) {
   constexpr int N = 16 / sizeof(T);
-  forEachItem(args, [&](int64_t first, int64_t angle, int item) {
+  forEachItem(args, [&](int64_t first, int64_t position, int item) {
     const int i = item * N;
     if (i >= 2 * args.pairs)
       return copyRun<T, N>(args, first + i);
     float values[N], cosine[N / 2], sine[N / 2];
     Run<T, N>::load(static_cast<const T *>(args.x) + first + i).unpack(values);
-    Run<float, N / 2>::load(args.cos + angle + i / 2).unpack(cosine);
-    Run<float, N / 2>::load(args.sin + angle + i / 2).unpack(sine);
+    loadAngles(args, args.cos, position, i / 2, cosine);
+    loadAngles(args, args.sin, position, i / 2, sine);
 #pragma unroll
     for (int pair = 0; pair < N / 2; ++pair)
       math::rotate(cosine[pair], sineOf(args, sine[pair]), values[2 * pair],

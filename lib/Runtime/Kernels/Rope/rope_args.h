@@ -12,10 +12,11 @@
 namespace te::rt::cuda {
 
 struct RopeArgs {
-  const void *x;    // [tokens, heads * headDim]
-  const float *cos; // [sequence, pairs]
-  const float *sin; // [sequence, pairs]
-  void *y;          // as x
+  const void *x;            // [tokens, heads * headDim]
+  const float *cos;         // [sequence, pairs]
+  const float *sin;         // [sequence, pairs]
+  const int32_t *positions; // [tokens], or null
+  void *y;                  // as x
   int64_t tokens;
   int64_t sequence;
   int32_t heads, headDim;

@@ -56,7 +56,7 @@ def differences(forward, arrays, cotangents, name):
     return gradient, bound
 
 
-def check(title, body, arrays, results, forward, roundings=None, slack=None):
+def check(title, body, arrays, results, forward, roundings=None, slack=None, pipeline=""):
     """`body` computes the `results` {name: type} from %name of `arrays`; `forward(v, minus)` does in float64."""
     types = {"f": "f32", "i": "i32"}
     signature = ", ".join(
@@ -70,7 +70,7 @@ def check(title, body, arrays, results, forward, roundings=None, slack=None):
     )
     plain = forward(arrays, -1.0)
     cotangents = {name: draw(*np.shape(plain[name])) for name in results}
-    found = run(text, "f", arrays | {f"grad.{k}": v for k, v in cotangents.items()}, vjp=True)
+    found = run(text, "f", arrays | {f"grad.{k}": v for k, v in cotangents.items()}, pipeline, vjp=True)
     wide = {k: v.astype(np.float64) for k, v in cotangents.items()}
     wanted_slack = (
         slack({k: v.astype(np.float64) if v.dtype.kind == "f" else v for k, v in arrays.items()}, wide) if slack else {}
@@ -230,6 +230,18 @@ check(
     rope,
     3,
 )
+# The same, with tables of another number of rows, which does not divide that of x.
+check(
+    "rope of positions",
+    """  %cos = arith.constant dense<0.6> : tensor<4x2xf32>
+  %sin = arith.constant dense<0.8> : tensor<4x2xf32>
+  %p = arith.constant dense<[0, 3, 1, 0, 2, 3]> : tensor<6xi32>
+  %y = te.rope %x, %cos, %sin positions %p : tensor<6xi32> {heads = 2 : i64} : tensor<6x10xf32>, tensor<4x2xf32>""",
+    {"x": draw(6, 10)},
+    {"y": "tensor<6x10xf32>"},
+    rope,
+    3,
+)
 
 # Attention: 2 sequences of 4 tokens, 4 heads of 3 over 2 key-value heads.
 B, S, HEADS, GROUP, D = 2, 4, 4, 2, 3
@@ -323,6 +335,18 @@ for sinks, seen, *which in (
         lambda v, minus, which=which: attention(v, *which),
         slack=lambda v, d, which=which: attention_slack(v, d, *which),
     )
+# Two documents of 4 tokens and an empty one are two sequences.
+check(
+    "attention of documents",
+    "  %cu = arith.constant dense<[0, 4, 4, 8]> : tensor<4xi32>\n"
+    "  %y = te.attention %q, %k, %v sinks %s : tensor<4xf32> documents %cu : tensor<4xi32>"
+    " {heads = 4 : i64, kv_heads = 2 : i64, sequence = 8 : i64, scale = 0.7 : f32, causal} : tensor<8x12xf32>, tensor<8x6xf32>",
+    {"q": draw(8, 12), "k": draw(8, 6), "v": draw(8, 6), "s": draw(HEADS)},
+    {"y": "tensor<8x12xf32>"},
+    lambda v, minus: attention(v, True, S, None),
+    slack=lambda v, d: attention_slack(v, d, True, S, None),
+    pipeline="target=reference",
+)
 check(
     "attention of values of another size",
     "  %y = te.attention %q, %k, %v {heads = 4 : i64, kv_heads = 2 : i64, sequence = 4 : i64, scale = 0.7 : f32, causal}"

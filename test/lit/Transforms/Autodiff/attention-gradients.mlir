@@ -107,3 +107,30 @@ func.func private @off_by_one(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>) -> tenso
   %o = te.attention %q, %k, %k sinks %s : tensor<4xf32> {heads = 4 : i64, kv_heads = 2 : i64, sequence = 4 : i64} : tensor<8x8xf32>, tensor<8x4xf32>
   return %o : tensor<8x8xf32>
 }
+
+// -----
+
+// Boundaries of documents and positions are read by the backward, and saved if they are
+// computed. The sinks' gradient needs them, too.
+
+// CHECK-LABEL: func.func @packs(
+// CHECK-SAME:    %[[Q:[^ ]*]]: tensor<8x8xf32>, %[[K:[^ ]*]]: tensor<8x4xf32>, %[[S:[^ ]*]]: tensor<4xf32>, %[[CU:[^ ]*]]: tensor<3xi32>, %[[P:[^ ]*]]: tensor<8xi32>, %[[COS:[^ ]*]]: tensor<5x1xf32>, %[[DY:[^ ]*]]: tensor<8x8xf32>)
+// CHECK:         %[[ENDS:.*]] = arith.addi %[[CU]], %[[CU]]
+// CHECK:         %[[TURNED:.*]] = te.rope %[[Q]], %[[COS]], %[[COS]] positions %[[P]] : tensor<8xi32> {heads = 4 : i64}
+// CHECK:         %[[O:.*]], %[[LSE:.*]] = te.attention %[[TURNED]], %[[K]], %[[K]] sinks %[[S]] : tensor<4xf32> documents %[[ENDS]] : tensor<3xi32> {causal, heads = 4 : i64, kv_heads = 2 : i64, sequence = 8 : i64} : {{.*}} lse tensor<32xf32>
+// CHECK:         %[[ENDS_R:.*]] = te.residual %[[ENDS]] "attention0.documents"
+// CHECK:         %[[DQ:.*]], %{{.*}}, %{{.*}} = te.attention_backward %[[DY]], {{.*}} documents %[[ENDS_R]] : tensor<3xi32> {causal, heads = 4 : i64, kv_heads = 2 : i64, sequence = 8 : i64}
+// CHECK:         %[[DS:.*]] = te.attention_sink_grad {{.*}}, %[[S]] documents %[[ENDS_R]] : tensor<3xi32> {sequence = 8 : i64}
+// CHECK:         %[[DX:.*]] = te.rope %[[DQ]], %[[COS]], %[[COS]] positions %[[P]] : tensor<8xi32> {heads = 4 : i64, inverse}
+// CHECK:         return %[[DX]], %[[DS]]
+func.func @packs(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %s: tensor<4xf32>, %cu: tensor<3xi32>, %p: tensor<8xi32>, %cos: tensor<5x1xf32>, %dy: tensor<8x8xf32>) -> (tensor<8x8xf32>, tensor<4xf32>) {
+  %y, %dx, %ds = te.vjp @packed(%q, %k, %s, %cu, %p, %cos) cotangents(%dy) wrt [0, 2]
+    : (tensor<8x8xf32>, tensor<8x4xf32>, tensor<4xf32>, tensor<3xi32>, tensor<8xi32>, tensor<5x1xf32>), (tensor<8x8xf32>) -> (tensor<8x8xf32>, tensor<8x8xf32>, tensor<4xf32>)
+  return %dx, %ds : tensor<8x8xf32>, tensor<4xf32>
+}
+func.func private @packed(%x: tensor<8x8xf32>, %k: tensor<8x4xf32>, %s: tensor<4xf32>, %cu: tensor<3xi32>, %p: tensor<8xi32>, %cos: tensor<5x1xf32>) -> tensor<8x8xf32> {
+  %ends = arith.addi %cu, %cu : tensor<3xi32>
+  %q = te.rope %x, %cos, %cos positions %p : tensor<8xi32> {heads = 4 : i64} : tensor<8x8xf32>, tensor<5x1xf32>
+  %o = te.attention %q, %k, %k sinks %s : tensor<4xf32> documents %ends : tensor<3xi32> {heads = 4 : i64, kv_heads = 2 : i64, sequence = 8 : i64, causal} : tensor<8x8xf32>, tensor<8x4xf32>
+  return %o : tensor<8x8xf32>
+}

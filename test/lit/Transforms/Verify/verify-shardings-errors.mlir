@@ -221,3 +221,34 @@ module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size
     return %g1, %b1, %t1 : tensor<256xf32>, tensor<256xf32>, tensor<64x256xf32>
   }
 }
+
+// -----
+
+// The rows of attention are split as the boundaries of its documents are, and those of te.rope as its positions.
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 2>]} {
+  func.func @rows_of_documents(%q: tensor<128x256xf32>,
+                               // expected-note @below {{it is split here}}
+                               %cu: tensor<9xi32> {te.sharding = [#te.shard<axis = 0, group = 0>]})
+      -> (tensor<128x256xf32> {te.sharding = [#te.shard<axis = 1, group = 0>]}) {
+    %o = te.attention %q, %q, %q documents %cu : tensor<9xi32> {heads = 4 : i64, kv_heads = 4 : i64, sequence = 128 : i64} : tensor<128x256xf32>, tensor<128x256xf32>
+    // expected-error @below {{expected result 0 to be split over 'dp' along axis 1, as it is declared, but it is split along axis 0}}
+    return %o : tensor<128x256xf32>
+  }
+  func.func @rows_of_positions(%x: tensor<128x256xf32>, %cos: tensor<64x32xf32>,
+                               // expected-note @below {{it is split here}}
+                               %p: tensor<128xi32> {te.sharding = [#te.shard<axis = 0, group = 0>]})
+      -> (tensor<128x256xf32> {te.sharding = [#te.shard<axis = 1, group = 0>]}) {
+    %y = te.rope %x, %cos, %cos positions %p : tensor<128xi32> {heads = 4 : i64} : tensor<128x256xf32>, tensor<64x32xf32>
+    // expected-error @below {{expected result 0 to be split over 'dp' along axis 1, as it is declared, but it is split along axis 0}}
+    return %y : tensor<128x256xf32>
+  }
+  // The sinks' gradient is a sum over rows that are split as the boundaries are.
+  func.func @sinks_of_documents(%o: tensor<128x256xf32>, %cu: tensor<9xi32> {te.sharding = [#te.shard<axis = 0, group = 0>]}, %lse: tensor<512xf32>, %s: tensor<4xf32> {te.name = "s"}, %lr: tensor<f32>)
+      -> (tensor<4xf32> {te.name = "s"}) {
+    // expected-note @below {{'te.attention_sink_grad' sums over rows that are split here}}
+    %d = te.attention_sink_grad %o, %o, %lse, %s documents %cu : tensor<9xi32> {sequence = 128 : i64} : tensor<128x256xf32>, tensor<512xf32>, tensor<4xf32>
+    %n = te.sgd %s, %d lr %lr : tensor<4xf32>, tensor<4xf32>
+    // expected-error @below {{expected state 's' to be the same on all ranks of 'dp'}}
+    return %n : tensor<4xf32>
+  }
+}
