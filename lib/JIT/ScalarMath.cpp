@@ -20,10 +20,16 @@ float te_scalar_approximate_reciprocal(float y);
 // te_scalar_exp and te_scalar_tanh have the bits of math::exp and math::tanh.
 // They have no branches, so that a GPU can interleave several elements.
 
-/// The result is 0 below the first bound and infinite above the second. Adding
-/// 1.5 * 2^23 rounds to an integer and leaves it in the low bits of the sum.
-float te_scalar_exp(float x) {
-  x = x < -104.0f ? -104.0f : x > 88.8f ? 88.8f : x;
+namespace {
+
+/// e^x is `significand` times 2 to the integer in the low bits of `shifted`.
+struct Exponential {
+  float significand, shifted;
+};
+
+/// Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits of the
+/// sum.
+inline Exponential exponentialOf(float x) {
   const float shift = 12582912.0f;
   const float shifted = x * 1.44269504f + shift;
   const float n = shifted - shift;
@@ -35,13 +41,28 @@ float te_scalar_exp(float x) {
   p = fmaf(p, r, 4.1665795894e-2f);
   p = fmaf(p, r, 1.6666665459e-1f);
   p = fmaf(p, r, 5.0000001201e-1f);
-  p = fmaf(p, r * r, r) + 1.0f;
-  const int power =
-      static_cast<int>(math::floatToBits(shifted) - math::floatToBits(shift));
-  // For a NaN, `power` is arbitrary, but `p` is a NaN and so is the result.
-  const int half = power / 2;
-  return p * math::bitsToFloat(static_cast<uint32_t>(half + 127) << 23) *
-         math::bitsToFloat(static_cast<uint32_t>(power - half + 127) << 23);
+  return {fmaf(p, r * r, r) + 1.0f, shifted};
+}
+
+/// The significand times 2^(n + offset), which has to be a normal number. The
+/// left shift drops the bits above n.
+inline float scaled(const Exponential &e, int offset) {
+  return math::bitsToFloat(math::floatToBits(e.significand) +
+                           (math::floatToBits(e.shifted) << 23) +
+                           (static_cast<uint32_t>(offset) << 23));
+}
+
+} // namespace
+
+/// The result is 0 below the first bound and infinite above the second. 2^32
+/// times a result below 1, and 2^-32 times another, is a normal number; the
+/// last step is the only one that rounds. It adds a zero, or the NaN that x is.
+float te_scalar_exp(float x) {
+  x = __builtin_elementwise_minimum(__builtin_elementwise_maximum(x, -104.0f),
+                                    88.8f);
+  const bool isSmall = x < 0.0f;
+  return fmaf(scaled(exponentialOf(x), isSmall ? 32 : -32),
+              isSmall ? 0x1p-32f : 0x1p32f, 0.0f * x);
 }
 
 /// The result rounds to 1 if |x| > 9.1, so |x| is clamped to 10 before exp. The
@@ -54,13 +75,14 @@ float te_scalar_tanh(float x) {
   p = fmaf(p, z, 1.33314422036e-1f);
   p = fmaf(p, z, -3.33332819422e-1f);
   const float small = fmaf(p * z, x, x);
-  const float size = std::fabs(x), a = size > 10.0f ? 10.0f : size;
-  const float y = te_scalar_exp(a + a) + 1.0f;
+  const float size = std::fabs(x),
+              a = __builtin_elementwise_minimum(size, 10.0f);
+  const float y = scaled(exponentialOf(a + a), 0) + 1.0f;
   const float near = te_scalar_approximate_reciprocal(y);
   const float reciprocal = fmaf(near, fmaf(-y, near, 1.0f), near);
   const float large = std::copysign(fmaf(-2.0f, reciprocal, 1.0f), x);
-  const float result = size < 0.625f ? small : large;
-  return x != x ? x : result;
+  // `small` is NaN if x is.
+  return size >= 0.625f ? large : small;
 }
 /// NaN if either operand is, and `a` if they are equal.
 float te_scalar_max(float a, float b) { return b != b || a < b ? b : a; }

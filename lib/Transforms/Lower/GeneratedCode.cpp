@@ -1,6 +1,6 @@
 //===- GeneratedCode.cpp - code of fused elementwise regions --------------===//
 //
-// A thread of the GPU kernel computes several vectors of 16 or 32 bytes. It
+// A thread of the GPU kernel computes several vectors of 8 to 32 bytes. It
 // issues the loads of all vectors before it computes the first result. The last
 // block, if it is not full, and launches whose buffers are not aligned compute
 // one element at a time.
@@ -260,6 +260,11 @@ static bool isConsecutive(AffineExpr expr, int64_t length) {
   return false;
 }
 
+/// Buffers have 16 bytes.
+static unsigned alignmentOf(int64_t length, Type type) {
+  return std::min<unsigned>(16, length * type.getIntOrFloatBitWidth() / 8);
+}
+
 Value FunctionEmitter::loadVector(unsigned i, Value pointer, Value index,
                                   int64_t length) {
   const AffineExpr map = maps[i].getResult(0);
@@ -267,7 +272,7 @@ Value FunctionEmitter::loadVector(unsigned i, Value pointer, Value index,
   if (isConsecutive(map, length))
     return LLVM::LoadOp::create(b, loc, vector,
                                 at(pointer, inputs[i], place(i, index)),
-                                /*alignment=*/16);
+                                alignmentOf(length, inputs[i]));
   const bool isOne = isUniform(map, length);
   Value loaded = LLVM::PoisonOp::create(b, loc, vector), element;
   for (int64_t lane = 0; lane < length; ++lane) {
@@ -331,11 +336,12 @@ void FunctionEmitter::emitDevice() {
   Value count = function.getArguments().drop_back(1).back(),
         aligned = function.getArguments().back();
 
-  // A vector has 16 bytes in the narrowest type of the inputs and outputs.
-  unsigned narrowest = 32;
-  for (Type type : llvm::concat<Type>(inputs, outputs))
-    narrowest = std::min(narrowest, type.getIntOrFloatBitWidth());
-  const int64_t length = 128 / narrowest, vectors = kElements / length;
+  // A vector has 16 bytes in the widest type of the outputs: the stores of a
+  // warp have no gaps. Wider inputs take two loads, whose gaps the cache fills.
+  unsigned widest = 0;
+  for (Type type : outputs)
+    widest = std::max(widest, type.getIntOrFloatBitWidth());
+  const int64_t length = 128 / widest, vectors = kElements / length;
   auto wide = [&](int32_t value) { return number(i64, value); };
   Value thread = LLVM::ZExtOp::create(
       b, loc, i64, intrinsic("llvm.nvvm.read.ptx.sreg.tid.x", i32));
@@ -382,7 +388,7 @@ void FunctionEmitter::emitDevice() {
     for (auto [type, pointer, result] : llvm::zip_equal(
              outputs, ArrayRef(pointers).drop_front(inputs.size()), results))
       LLVM::StoreOp::create(b, loc, result, at(pointer, type, places[v]),
-                            /*alignment=*/16);
+                            alignmentOf(length, type));
   }
   LLVM::BrOp::create(b, loc, ValueRange(), exit);
 
