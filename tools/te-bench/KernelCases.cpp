@@ -274,7 +274,11 @@ void addOptimizers(Cases &cases) {
                       {"epsilon", 1e-8},
                       {"weight_decay", 0.1},
                       {"grad_type", TE_RT_BF16},
-                      {"moment_type", moments}}});
+                      {"moment_type", moments}},
+                     /*optional=*/{},
+                     /*flops=*/0,
+                     // About step 1000. Variances are not negative.
+                     {{"step", 1000}, {"v", 0}}});
 }
 
 /// The GEMMs of the block: fprop and dgrad, then wgrad.
