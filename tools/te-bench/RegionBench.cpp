@@ -35,6 +35,12 @@ constexpr Region regions[] = {
     {"add f32", "%a: !w, %b: !w", "%y = arith.addf %a, %b : !w", "!w"},
     {"a b + c bf16", "%a: !n, %b: !n, %c: !n",
      "%p = arith.mulf %a, %b : !n\n %y = arith.addf %p, %c : !n", "!n"},
+    {"dropout bf16", "%a: !n, %s: tensor<2xi32>",
+     "%y = te.dropout %a rng %s {probability = 0.1 : f32} : !n", "!n"},
+    {"dropout + add bf16", "%a: !n, %b: !n, %s: tensor<2xi32>",
+     "%d = te.dropout %a rng %s {probability = 0.1 : f32} : !n\n"
+     " %y = arith.addf %d, %b : !n",
+     "!n"},
     {"add f32, cast to bf16", "%a: !w, %b: !w",
      "%s = arith.addf %a, %b : !w\n %y = arith.truncf %s : !w to !n", "!n"},
 };
@@ -82,9 +88,11 @@ llvm::json::Array runRegionBench(te_rt_context *context, const Effort &effort,
       int64_t bytes = 0;
       for (const mlir::te::ArgumentInfo &info : step->arguments()) {
         bytes += info.bytes;
+        // Any bits are a random state.
         for (auto &set : arguments)
           set.push_back(
-              info.role == mlir::te::ArgumentInfo::Role::Result
+              info.role == mlir::te::ArgumentInfo::Role::Result ||
+                      info.type == TE_RT_I32
                   ? memory.allocate(info.bytes)
                   : memory.allocateRandom(numRows * cols, info.type, 1.0f));
       }

@@ -400,6 +400,43 @@ def TE_SoftmaxBackwardOp
   let hasVerifier = 1;
 }
 
+def TE_DropoutOp
+    : TE_PureOp<"dropout",
+        TE_Axes<(axes "...":$x), (axes "...":$y), /*sums=*/[], /*whole=*/[], /*keepsZeros=*/1>,
+        [AllTypesMatch<["x", "y"]>,
+        DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
+  let summary = "set random elements to zero";
+  let description = [{
+    `y = x * m`, rounded once, where each element of `m` is 0 with `probability`
+    and `1 / (1 - probability)` otherwise. With `probability` 1 all of `m` is 0.
+
+    `m` is a function of `state`, `stream` and the position of the element, and is
+    not stored: the gradient computes it again. Element `i`, in storage order, is
+    zero if word `i mod 4` of Philox4x32-10 with key `(seed, stream)` and counter
+    `(j mod 2^32, j / 2^32, offset, 3)`, with `j = i / 4`, is below
+    `probability * 2^32`. So give each dropout of a step a stream of its own, and
+    advance the state in each step with `te.rng_advance`. In a program over several
+    ranks, `i` counts the elements of the rank: ranks with different rows need
+    states with different seeds.
+
+    Constraints:
+    1. (dropout-c1) `probability` is from 0 to 1.
+
+    Example:
+
+    ```mlir
+    %y = te.dropout %x rng %state {probability = 0.1 : f32, stream = 2 : i32} : tensor<256x512xbf16>
+    ```
+  }];
+  let arguments = (ins Arg<TE_HPTensor, "tensor of any shape">:$x,
+                       Arg<TE_RngState, "seed, offset">:$state,
+                       F32Attr:$probability,
+                       DefaultValuedAttr<I32Attr, "0">:$stream);
+  let results = (outs Res<TE_HPTensor, "type of x">:$y);
+  let assemblyFormat = "$x `rng` $state attr-dict `:` type($x)";
+  let hasVerifier = 1;
+}
+
 def TE_EmbeddingOp
     : TE_PureOp<"embedding",
         TE_Axes<(axes "t":$ids, "_ h":$table), (axes "t h":$y)>,

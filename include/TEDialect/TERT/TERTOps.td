@@ -110,7 +110,7 @@ def TERT_LaunchOp
     A step ends when both streams have finished.
 
     A launch of `generated` has its code in `body`: elementwise `arith` and `math`
-    ops on scalars, which `te-convert-tert-to-llvm` compiles. Element i of the
+    ops on scalars and `tert.dropout`, which `te-convert-tert-to-llvm` compiles. Element i of the
     outputs is computed from element i of each input; with `maps`, from the element
     that the input's map gives for i, which is how transposes, slices and broadcasts are read.
 
@@ -121,7 +121,7 @@ def TERT_LaunchOp
     4. (launch-c4) only optional buffers are `tert.null`.
     5. (launch-c5) a buffer that is written is not also another buffer of the launch, except an input that the row allows to share its memory.
     6. (launch-c6) only collectives are `side`.
-    7. (launch-c7) only a launch of `generated` has a `body`; it takes an element of each input buffer, consists of `arith` and `math` ops on f32 and of conversions between f32 and bf16 or f16, and ends in a `tert.yield` of an element of each output buffer; the buffers have `count` elements, inputs as many as their map reaches.
+    7. (launch-c7) only a launch of `generated` has a `body`; it takes an element of each input buffer, consists of `arith` and `math` ops on f32, of conversions between f32 and bf16 or f16, and of `tert.dropout`, whose operands are elements of type i32, and ends in a `tert.yield` of an element of each output buffer; the buffers have `count` elements, inputs as many as their map reaches.
     8. (launch-c8) `maps` has a map of one dimension to one result for each input, made of sums, products, `floordiv` and `mod`.
 
     Example:
@@ -153,6 +153,25 @@ def TERT_LaunchOp
     $kernel $parameters `(` $buffers `)` (`side` $side^)? (`maps` $maps^)? attr-dict `:` type($buffers) ($body^)?
   }];
   let hasVerifier = 1;
+}
+
+def TERT_DropoutOp : TERT_Op<"dropout", [Pure]> {
+  let summary = "the factor of an element for dropout";
+  let description = [{
+    An op of generated code: what `te.dropout` multiplies the element with that is
+    being computed, 0 or `1 / (1 - probability)`. `seed` and `offset` are the
+    elements of the random state.
+
+    Example:
+
+    ```mlir
+    %factor = tert.dropout %seed, %offset {probability = 0.1 : f32, stream = 2 : i32}
+    ```
+  }];
+  let arguments = (ins I32:$seed, I32:$offset, F32Attr:$probability,
+                       I32Attr:$stream);
+  let results = (outs F32:$factor);
+  let assemblyFormat = "$seed `,` $offset attr-dict";
 }
 
 def TERT_YieldOp

@@ -43,10 +43,17 @@ static constexpr unsigned kMostCost = 64;
 
 /// The size of the code of `op`, as a multiple of one addition.
 static unsigned costOf(Operation *op) {
-  return isa<math::TanhOp>(op)                  ? 16
+  return isa<math::TanhOp, DropoutOp>(op)       ? 16
          : isa<math::ExpOp>(op)                 ? 8
          : isa<math::SqrtOp, arith::DivFOp>(op) ? 4
                                                 : 1;
+}
+
+/// The operands of an elementwise op of which it reads one element for each of
+/// its result: all but the random state of a dropout.
+static OperandRange elementsOf(Operation *op) {
+  return isa<DropoutOp>(op) ? op->getOperands().take_front(1)
+                            : op->getOperands();
 }
 
 /// Whether `op` is elementwise and the code generator supports it.
@@ -55,13 +62,14 @@ static bool isFusible(Operation &op) {
                   ? dyn_cast<RankedTensorType>(op.getResult(0).getType())
                   : RankedTensorType();
   if (!type || !type.hasStaticShape() ||
-      !tert::isElementwiseOp(op.getName().getStringRef()))
+      !(isa<DropoutOp>(op) ||
+        tert::isElementwiseOp(op.getName().getStringRef())))
     return false;
   auto isFloat = [](Type type) {
     Type element = getElementTypeOrSelf(type);
     return element.isF32() || element.isBF16() || element.isF16();
   };
-  return isFloat(type) && llvm::all_of(op.getOperandTypes(), isFloat);
+  return isFloat(type) && llvm::all_of(elementsOf(&op).getTypes(), isFloat);
 }
 
 /// The value of all elements if `value` is a splat constant.
@@ -176,6 +184,18 @@ private:
                                   : Input{value, 0, countOf(value),
                                           AffineMap::getMultiDimIdentityMap(
                                               1, value.getContext())};
+  }
+  /// The seed and the offset that a dropout reads for each element.
+  std::array<Input, 2> wordsOf(DropoutOp op) const {
+    auto wordOf = [&](int64_t word) {
+      Input input = inputOf(op.getState());
+      input.map = input.map.replaceDimsAndSymbols(
+          getAffineConstantExpr(word, op.getContext()), {}, 1, 0);
+      input.extent =
+          cast<AffineConstantExpr>(input.map.getResult(0)).getValue() + 1;
+      return input;
+    };
+    return {wordOf(0), wordOf(1)};
   }
   bool readsElsewhere(const Region &readers, const Region &makers) const;
   Interface interfaceOf(const Region &region);
@@ -317,7 +337,7 @@ void FormRegions::store(Value value) {
 bool FormRegions::readsElsewhere(const Region &readers,
                                  const Region &makers) const {
   return llvm::any_of(readers, [&](Operation *reader) {
-    return llvm::any_of(reader->getOperands(), [&](Value operand) {
+    return llvm::any_of(elementsOf(reader), [&](Value operand) {
       Input input = inputOf(operand);
       return makers.contains(input.tensor.getDefiningOp()) &&
              !input.isWhole(operand);
@@ -328,13 +348,18 @@ bool FormRegions::readsElsewhere(const Region &readers,
 Interface FormRegions::interfaceOf(const Region &region) {
   Interface interface;
   for (Operation *op : region) {
-    for (Value operand : op->getOperands()) {
+    auto add = [&](const Input &input) {
+      if (!llvm::is_contained(interface.inputs, input))
+        interface.inputs.push_back(input);
+    };
+    for (Value operand : elementsOf(op)) {
       Input input = inputOf(operand);
       if (!region.contains(input.tensor.getDefiningOp()) &&
-          !splatOf(input.tensor) &&
-          !llvm::is_contained(interface.inputs, input))
-        interface.inputs.push_back(input);
+          !splatOf(input.tensor))
+        add(input);
     }
+    if (auto dropout = dyn_cast<DropoutOp>(op))
+      llvm::for_each(wordsOf(dropout), add);
     auto isOutside = [&](Operation *user) { return !region.contains(user); };
     if (isRead(op->getResult(0), /*followMoves=*/true, isOutside))
       interface.outputs.push_back(op->getResult(0));
@@ -450,7 +475,7 @@ void FormRegions::form(Block &block) {
       continue;
     Region joined;
     joined.insert(&op);
-    for (Value operand : op.getOperands()) {
+    for (Value operand : elementsOf(&op)) {
       Input input = inputOf(operand);
       Operation *maker = input.tensor.getDefiningOp();
       auto found = merge && maker ? lastOf.find(maker) : lastOf.end();
@@ -542,6 +567,10 @@ void FormRegions::replace(const Region &region) {
     // The element of each result, and the f32 of each element. Each is
     // converted once.
     DenseMap<Value, Value> scalars, wide;
+    auto elementOf = [&](const Input &input) {
+      return elements[llvm::find(interface.inputs, input) -
+                      interface.inputs.begin()];
+    };
     auto widen = [&](Value operand) -> Value {
       Input input = inputOf(operand);
       if (std::optional<APFloat> splat = splatOf(input.tensor)) {
@@ -556,8 +585,7 @@ void FormRegions::replace(const Region &region) {
       }
       Value scalar = scalars.lookup(input.tensor);
       if (!scalar)
-        scalar = elements[llvm::find(interface.inputs, input) -
-                          interface.inputs.begin()];
+        scalar = elementOf(input);
       if (scalar.getType().isF32())
         return scalar;
       Value &known = wide[scalar];
@@ -566,10 +594,15 @@ void FormRegions::replace(const Region &region) {
       return known;
     };
     for (Operation *op : ops) {
-      SmallVector<Value> operands =
-          llvm::map_to_vector(op->getOperands(), widen);
+      SmallVector<Value> operands = llvm::map_to_vector(elementsOf(op), widen);
       Value result = operands.front();
-      if (!isa<arith::ExtFOp, arith::TruncFOp>(op))
+      if (auto dropout = dyn_cast<DropoutOp>(op)) {
+        auto [seed, offset] = wordsOf(dropout);
+        Value factor = tert::DropoutOp::create(
+            b, op->getLoc(), b.getF32Type(), elementOf(seed), elementOf(offset),
+            dropout.getProbabilityAttr(), dropout.getStreamAttr());
+        result = arith::MulFOp::create(b, op->getLoc(), result, factor);
+      } else if (!isa<arith::ExtFOp, arith::TruncFOp>(op))
         result = b.create(op->getLoc(), op->getName().getIdentifier(), operands,
                           b.getF32Type())
                      ->getResult(0);

@@ -57,9 +57,9 @@ void te::registerTEKernels(DialectRegistry &registry) {
     attachProbeKernels(context);
     attachProductKernels(context);
     attachViews<ResidualOp>(context);
-    attachReplaced<VjpOp, RankOp, LinearOp, LinearDgradOp, LinearWgradOp,
-                   GroupedLinearOp, GroupedLinearDgradOp, GroupedLinearWgradOp>(
-        context);
+    attachReplaced<VjpOp, RankOp, DropoutOp, LinearOp, LinearDgradOp,
+                   LinearWgradOp, GroupedLinearOp, GroupedLinearDgradOp,
+                   GroupedLinearWgradOp>(context);
     requireKernels(context);
   });
   registry.addExtension(+[](MLIRContext *context, arith::ArithDialect *) {

@@ -69,15 +69,17 @@ private:
                                ArrayRef<LLVM::GEPArg>{index});
   }
 
-  /// Emits the body for one element of each input and returns its results.
-  SmallVector<Value> compute(ValueRange elements);
-  Value computeOp(Operation &op, ValueRange operands);
+  /// Emits the body for one element of each input, for the element `index` of
+  /// the outputs, and returns its results.
+  SmallVector<Value> compute(ValueRange elements, Value index);
+  Value computeOp(Operation &op, ValueRange operands, Value index);
   Value narrow(Value value, Type type);
   Value widen(Value value, Type type);
   /// The type of an element in memory and registers. On a CPU, narrow floats
   /// are integers with their bits, so that LLVM does not convert them.
   Type storage(Type type) {
-    return isDevice || type.isF32() ? type : b.getI16Type();
+    return isDevice || type.getIntOrFloatBitWidth() == 32 ? type
+                                                          : b.getI16Type();
   }
 
   /// The index into input `i` for element `index` of the outputs.
@@ -154,7 +156,7 @@ Value FunctionEmitter::widen(Value value, Type type) {
               b.getF32Type(), value);
 }
 
-Value FunctionEmitter::computeOp(Operation &op, ValueRange x) {
+Value FunctionEmitter::computeOp(Operation &op, ValueRange x, Value index) {
   const Type f32 = b.getF32Type();
   return TypeSwitch<Operation *, Value>(&op)
       .Case<arith::AddFOp>([&](auto) -> Value {
@@ -188,10 +190,21 @@ Value FunctionEmitter::computeOp(Operation &op, ValueRange x) {
       .Case<arith::ConstantOp>([&](auto op) -> Value {
         return LLVM::ConstantOp::create(b, loc, op.getType(), op.getValue());
       })
+      .Case<tert::DropoutOp>([&](tert::DropoutOp op) -> Value {
+        const double probability = op.getProbability().convertToFloat();
+        const auto threshold = static_cast<int64_t>(probability * 0x1p32);
+        const auto kept =
+            static_cast<float>(probability < 1 ? 1 / (1 - probability) : 0);
+        return call(
+            "te_scalar_dropout", f32,
+            {index, x[0], x[1], number(b.getI32Type(), op.getStream()),
+             number(b.getI64Type(), threshold),
+             LLVM::ConstantOp::create(b, loc, f32, b.getF32FloatAttr(kept))});
+      })
       .DefaultUnreachable("te-form-regions makes no other op");
 }
 
-SmallVector<Value> FunctionEmitter::compute(ValueRange elements) {
+SmallVector<Value> FunctionEmitter::compute(ValueRange elements, Value index) {
   DenseMap<Value, Value> values;
   for (auto [argument, element] :
        llvm::zip_equal(body.getArguments(), elements))
@@ -199,7 +212,7 @@ SmallVector<Value> FunctionEmitter::compute(ValueRange elements) {
   auto of = [&](Value value) { return values.lookup(value); };
   for (Operation &op : body.without_terminator())
     values[op.getResult(0)] =
-        computeOp(op, llvm::map_to_vector(op.getOperands(), of));
+        computeOp(op, llvm::map_to_vector(op.getOperands(), of), index);
   return llvm::map_to_vector(body.getTerminator()->getOperands(), of);
 }
 
@@ -293,8 +306,9 @@ void FunctionEmitter::computeElement(ArrayRef<Value> pointers, Value index) {
   for (auto [i, type] : llvm::enumerate(inputs))
     elements.push_back(LLVM::LoadOp::create(
         b, loc, storage(type), at(pointers[i], type, place(i, index))));
-  for (auto [type, pointer, result] : llvm::zip_equal(
-           outputs, pointers.drop_front(inputs.size()), compute(elements)))
+  for (auto [type, pointer, result] :
+       llvm::zip_equal(outputs, pointers.drop_front(inputs.size()),
+                       compute(elements, index)))
     LLVM::StoreOp::create(b, loc, result, at(pointer, type, index));
 }
 
@@ -382,7 +396,9 @@ void FunctionEmitter::emitDevice() {
           llvm::map_to_vector(loaded[v], [&](Value vector) -> Value {
             return LLVM::ExtractElementOp::create(b, loc, vector, lane);
           });
-      for (auto [vector, element] : llvm::zip_equal(results, compute(elements)))
+      Value index = LLVM::AddOp::create(b, loc, places[v], wide(i));
+      for (auto [vector, element] :
+           llvm::zip_equal(results, compute(elements, index)))
         vector = LLVM::InsertElementOp::create(b, loc, vector, element, lane);
     }
     for (auto [type, pointer, result] : llvm::zip_equal(

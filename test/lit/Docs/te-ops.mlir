@@ -343,6 +343,13 @@ func.func @attention(%q: tensor<256x512xbf16>, %k: tensor<256x128xbf16>, %v: ten
   return
 }
 
+// CHECK-LABEL: @dropout
+func.func @dropout(%x: tensor<256x512xbf16>, %state: tensor<2xi32>) {
+  // CHECK: te.dropout %{{.*}} rng %{{.*}} {probability = 1.000000e-01 : f32, stream = 2 : i32} : tensor<256x512xbf16>
+  %y = te.dropout %x rng %state {probability = 0.1 : f32, stream = 2 : i32} : tensor<256x512xbf16>
+  return
+}
+
 // CHECK-LABEL: @softmax
 func.func @softmax(%x: tensor<256x512xbf16>, %dy: tensor<256x512xbf16>) {
   // CHECK: te.softmax %{{.*}} : tensor<256x512xbf16>

@@ -61,3 +61,19 @@ func.func @generated(%x: !tert.buffer<64>, %y: !tert.buffer<64>) {
   }
   return
 }
+
+// CHECK-LABEL: @dropout
+func.func @dropout(%x: !tert.buffer<128>, %state: !tert.buffer<8>, %y: !tert.buffer<128>) {
+  %none = tert.null : !tert.buffer<0>
+  %first = tert.slice %state offset 0 : !tert.buffer<8> -> !tert.buffer<4>
+  tert.launch "generated" {count = 32 : i64, function = 0 : i64} (%x, %first, %state, %none, %none, %none, %none, %none, %y, %none, %none, %none)
+    maps [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (0)>, affine_map<(d0) -> (1)>]
+    : !tert.buffer<128>, !tert.buffer<4>, !tert.buffer<8>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<128>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
+  ^bb0(%in: f32, %seed: i32, %offset: i32):
+    // CHECK: tert.dropout %{{.*}}, %{{.*}} {probability = 1.000000e-01 : f32, stream = 2 : i32}
+    %factor = tert.dropout %seed, %offset {probability = 0.1 : f32, stream = 2 : i32}
+    %out = arith.mulf %in, %factor : f32
+    tert.yield %out : f32
+  }
+  return
+}

@@ -241,6 +241,22 @@ func.func @softmax_c1(%x: tensor<4x8xf32>) {
 
 // -----
 
+func.func @dropout_c1(%x: tensor<4x8xf32>, %s: tensor<2xi32>) {
+  // expected-error @below {{expected 'probability' to be from 0 to 1, but got 1.5}}
+  %y = te.dropout %x rng %s {probability = 1.5 : f32} : tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @dropout_c1_nan(%x: tensor<4x8xf32>, %s: tensor<2xi32>) {
+  // expected-error @below {{expected 'probability' to be from 0 to 1, but got NaN}}
+  %y = te.dropout %x rng %s {probability = 0x7FC00000 : f32} : tensor<4x8xf32>
+  return
+}
+
+// -----
+
 func.func @softmax_of_vector(%x: tensor<8xf32>) {
   // expected-error @below {{operand #0 must be 2D tensor}}
   %y = te.softmax %x : tensor<8xf32>

@@ -114,7 +114,8 @@ def FormRegionsPass : Pass<"te-form-regions", "func::FuncOp"> {
            "merge ops; otherwise each one is a region of its own">
   ];
   let dependentDialects = ["::mlir::linalg::LinalgDialect",
-                           "::mlir::tensor::TensorDialect"];
+                           "::mlir::tensor::TensorDialect",
+                           "::mlir::tert::TERTDialect"];
   let statistics = [
     Statistic<"numRegions", "num-regions", "regions formed">,
     Statistic<"numOps", "num-ops", "ops in regions">

@@ -140,6 +140,15 @@ LogicalResult SoftmaxOp::differentiate(OpBuilder &b, AdjointContext &adjoints) {
   return success();
 }
 
+LogicalResult DropoutOp::differentiate(OpBuilder &b, AdjointContext &adjoints) {
+  Value dy = adjoints.get(getY());
+  Value state = adjoints.residual(getState(), "rng");
+  adjoints.add(getX(),
+               DropoutOp::create(b, getLoc(), getX().getType(), dy, state,
+                                 getProbabilityAttr(), getStreamAttr()));
+  return success();
+}
+
 LogicalResult EmbeddingOp::differentiate(OpBuilder &b,
                                          AdjointContext &adjoints) {
   Value dy = adjoints.get(getY());

@@ -207,6 +207,17 @@ LogicalResult SoftmaxBackwardOp::verify() {
   return verifyFinite(*this, "scale", getScale());
 }
 
+LogicalResult DropoutOp::verify() {
+  // dropout-c1
+  const APFloat probability = getProbability(), one(1.0f);
+  if (!probability.isNegative() && probability <= one)
+    return success();
+  SmallString<16> text;
+  probability.toString(text);
+  return emitOpError() << "expected 'probability' to be from 0 to 1, but got "
+                       << text;
+}
+
 LogicalResult EmbeddingOp::verify() {
   // embedding-c1
   if (failed(verifyShape(

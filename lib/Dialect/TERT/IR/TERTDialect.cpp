@@ -124,8 +124,11 @@ static LogicalResult verifyParameters(LaunchOp op, const KernelInfo &kernel) {
   return success();
 }
 
-/// An op that code can be generated for: arithmetic on f32, and conversions.
+/// An op that code can be generated for: arithmetic on f32, conversions, and
+/// random factors.
 static bool isScalarCode(Operation &op) {
+  if (isa<DropoutOp>(op))
+    return true;
   auto isFloat = [](Type type) {
     return type.isF32() || type.isBF16() || type.isF16();
   };
@@ -201,14 +204,17 @@ static LogicalResult verifyBody(LaunchOp op, const KernelInfo &kernel) {
   for (Operation &each : body.without_terminator())
     if (!isScalarCode(each))
       return each.emitOpError()
-             << "expected generated code to be arith and math ops on f32, and "
-                "conversions between f32 and bf16 or f16";
+             << "expected generated code to be arith and math ops on f32, "
+                "conversions between f32 and bf16 or f16, and tert.dropout, "
+                "but got '"
+             << each.getName() << "'";
   const int64_t count =
       cast<IntegerAttr>(op.getParameters().get("count")).getInt();
   auto verifySize = [&](Type element, Value buffer,
                         int64_t expected) -> LogicalResult {
     const int64_t bytes = cast<BufferType>(buffer.getType()).getBytes();
-    if ((element.isF32() || element.isBF16() || element.isF16()) &&
+    if ((element.isF32() || element.isBF16() || element.isF16() ||
+         element.isInteger(32)) &&
         count >= 0 && expected == bytes * 8 / element.getIntOrFloatBitWidth())
       return success();
     return op.emitOpError()

@@ -234,6 +234,28 @@ func.func private @layer(%x: tensor<16x64xf32>, %g: tensor<64xf32>, %b: tensor<6
 
 // -----
 
+// The gradient of a dropout zeroes the same elements. It saves the state, unless that is an argument.
+
+// CHECK-LABEL: func.func @dropout(
+// CHECK-SAME:    %[[X:[^ ]*]]: tensor<4x8xbf16>, %[[S:[^ ]*]]: tensor<2xi32>, %[[DY:[^ ]*]]: tensor<4x8xbf16>)
+// CHECK:         %[[NEXT:.*]] = te.rng_advance %[[S]]
+// CHECK:         %[[SAVED:.*]] = te.residual %[[NEXT]] "dropout{{.*}}.rng"
+// CHECK:         %[[DZ:.*]] = te.dropout %[[DY]] rng %[[SAVED]] {probability = 2.500000e-01 : f32, stream = 1 : i32}
+// CHECK-NEXT:    te.dropout %[[DZ]] rng %[[S]] {probability = 5.000000e-01 : f32} : tensor<4x8xbf16>
+func.func @dropout(%x: tensor<4x8xbf16>, %s: tensor<2xi32>, %dy: tensor<4x8xbf16>) -> (tensor<4x8xbf16>, tensor<4x8xbf16>) {
+  %y, %dx = te.vjp @dropout_of(%x, %s) cotangents(%dy) wrt [0]
+    : (tensor<4x8xbf16>, tensor<2xi32>), (tensor<4x8xbf16>) -> (tensor<4x8xbf16>, tensor<4x8xbf16>)
+  return %y, %dx : tensor<4x8xbf16>, tensor<4x8xbf16>
+}
+func.func private @dropout_of(%x: tensor<4x8xbf16>, %s: tensor<2xi32>) -> tensor<4x8xbf16> {
+  %z = te.dropout %x rng %s {probability = 0.5 : f32} : tensor<4x8xbf16>
+  %next = te.rng_advance %s
+  %y = te.dropout %z rng %next {probability = 0.25 : f32, stream = 1 : i32} : tensor<4x8xbf16>
+  return %y : tensor<4x8xbf16>
+}
+
+// -----
+
 // A softmax saves its result, not its operand.
 
 // CHECK-LABEL: func.func @softmax(

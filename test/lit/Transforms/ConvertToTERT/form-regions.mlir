@@ -229,3 +229,23 @@ func.func @joined(%x: tensor<4x6xf32> {te.name = "x"}) -> (tensor<4x7xf32> {te.n
   %y = tensor.concat dim(1) %zero, %x : (tensor<4x1xf32>, tensor<4x6xf32>) -> tensor<4x7xf32>
   return %y : tensor<4x7xf32>
 }
+
+// -----
+
+// A dropout reads the two elements of its state, and computes the factor of each element again.
+// CHECK-LABEL: func.func @dropout
+// CHECK: %[[SEED:.*]] = tensor.extract_slice %arg1[0] [1] [1] : tensor<2xi32> to tensor<1xi32>
+// CHECK: linalg.generic {{.*}} ins(%{{.*}}, %[[SEED]], %arg1, %{{.*}} : tensor<32xbf16>, tensor<1xi32>, tensor<2xi32>, tensor<32xbf16>)
+// CHECK-NEXT: ^bb0(%[[X:.*]]: bf16, %[[S:.*]]: i32, %[[O:.*]]: i32, %{{.*}}: bf16, %{{.*}}: bf16):
+// CHECK-NEXT: %[[W:.*]] = arith.extf %[[X]] : bf16 to f32
+// CHECK-NEXT: %[[F:.*]] = tert.dropout %[[S]], %[[O]] {probability = 1.000000e-01 : f32, stream = 3 : i32}
+// CHECK-NEXT: %[[P:.*]] = arith.mulf %[[W]], %[[F]] : f32
+// CHECK-NEXT: arith.truncf %[[P]] : f32 to bf16
+// LAUNCH-LABEL: func.func @dropout
+// LAUNCH: tert.launch "generated" {{.*}} maps [#[[ALL:.*]], #[[FIRST:.*]], #[[SECOND:.*]], #[[ALL]]] :
+func.func @dropout(%x: tensor<4x8xbf16> {te.name = "x"}, %s: tensor<2xi32> {te.name = "s"}, %r: tensor<4x8xbf16> {te.name = "r"})
+    -> (tensor<4x8xbf16> {te.name = "y"}) {
+  %d = te.dropout %x rng %s {probability = 0.1 : f32, stream = 3 : i32} : tensor<4x8xbf16>
+  %y = arith.addf %d, %r : tensor<4x8xbf16>
+  return %y : tensor<4x8xbf16>
+}
