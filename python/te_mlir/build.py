@@ -267,6 +267,15 @@ class Function:
         attributes = {"scale": f"{float_text(scale)} : f32"} if scale != 1 else {}
         return self.append("te.softmax", [x], [(x.shape, x.dtype)], x.type, attributes=attributes)[0]
 
+    def dropout(self, x: Value, state: Value, probability: float, stream: int = 0) -> Value:
+        """x with random elements set to 0, and the others divided by `1 - probability`.
+
+        state: i32 [2], seed and offset of the generator. stream: a number of its own for each dropout with one state.
+        """
+        attributes = {"probability": f"{float_text(probability)} : f32", "stream": f"{stream} : i32"}
+        syntax = f"{x.name} rng {state.name}"
+        return self.append("te.dropout", [x, state], [(x.shape, x.dtype)], x.type, syntax, attributes)[0]
+
     def embedding(self, ids: Value, table: Value) -> Value:
         """Rows of table [vocabulary, n] by ids [rows] of int32."""
         shape = (ids.shape[0], table.shape[1])

@@ -206,7 +206,7 @@ def test_rows_of_an_embedding_are_renormalised():
 
 def test_random_numbers_come_in_the_order_of_the_program():
     def function(self, x):
-        h = F.dropout(self.l1(x), 0.5)
+        h = F.alpha_dropout(self.l1(x), 0.5, True)
         return h, self.l2(x * torch.rand_like(x))
 
     assert any("it draws random numbers" in reason for reason in compare(Two(function), X))

@@ -60,10 +60,10 @@ def quietly(function, *arguments):
 
 
 BETWEEN = {
-    "dropout": lambda x: F.dropout(x, 0.5),
+    "alpha_dropout": lambda x: F.alpha_dropout(x, 0.5, True),
     "op": torch.sin,
     "two ops": lambda x: x.sin() * x.sigmoid(),
-    "dropout twice": lambda x: F.dropout(F.dropout(x, 0.5) * 2, 0.25),
+    "alpha_dropout twice": lambda x: F.alpha_dropout(F.alpha_dropout(x, 0.5, True) * 2, 0.25, True),
     "write": lambda x: x.index_fill_(0, torch.tensor([1]), 0.5),
     "write to a view": lambda x: (x[:, :8].zero_(), x)[1],
     "integers": lambda x: x * x.argmax(-1, keepdim=True),
@@ -88,7 +88,7 @@ def test_what_is_after_it_is_compiled(name, wants):
 
 
 def test_each_part_is_in_the_ledger_and_has_states():
-    model = Stack(lambda x: F.dropout(x, 0.5)).bfloat16()
+    model = Stack(lambda x: F.alpha_dropout(x, 0.5, True)).bfloat16()
     mine = compiled(model, recipe=te_mlir.DelayedScaling(amax_history_len=4))
     quietly(gradients, mine, torch.randn(32, 64, dtype=torch.bfloat16))
     rows = [row for row in mine.te.report("precision").splitlines() if row.split()[:1] == ["fprop"]]
@@ -428,7 +428,7 @@ class Attention(nn.Module):
         self.before, self.qkv = nn.Linear(64, 64), nn.Linear(64, 192)
 
     def forward(self, x, mask):
-        x = F.dropout(self.before(x), 0.5)
+        x = F.alpha_dropout(self.before(x), 0.5, True)
         q, k, v = (t.view(2, 16, 1, 64).transpose(1, 2) for t in self.qkv(x).split(64, -1))
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
 

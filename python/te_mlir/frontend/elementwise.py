@@ -127,6 +127,11 @@ class Elementwise(Activations):
         one = self.function.constant(1.0, shape, matrix.dtype)
         return Value(self.function.activation("glu", matrix, one), value.layout)
 
+    def _op_dropout(self, var: Var, node: Node) -> Value:
+        value, state = self.whole(node.inputs[0], node), self.value(node.inputs[1], node)
+        probability, stream = node.params["probability"], node.params["stream"]
+        return Value(self.function.dropout(value.matrix, state.matrix, probability, stream), value.layout)
+
     def _op_square(self, var: Var, node: Node) -> Value:
         return self.power(node, 2)
 

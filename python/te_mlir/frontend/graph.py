@@ -11,6 +11,7 @@ Some functions are one operation in a framework. They have these names, paramete
 * mean, logsumexp (axes), softmax, log_softmax (axis): of one operand
 * relu, silu, gelu (approximate: by tanh if true, else by erf): of one operand
 * rms_norm (epsilon): of x and gamma or None; layer_norm (epsilon): of x, gamma or None, and beta or None
+* dropout (probability, stream): of x and the state of a generator, [seed, offset] of int32
 * embedding (padding): of a table and indices
 * attention (causal, scale): of q, k and v, each [batch, heads, sequence, width], and a mask or None
 * cross_entropy, nll_loss (ignore_index, summed): of logits [rows, classes], or their log_softmax, and targets

@@ -16,6 +16,7 @@ import torch
 from torch.fx import Node as Origin
 
 from te_mlir.frontend.graph import Const, Node, Var
+from te_mlir.torch.dropouts import dropout
 
 #: Ops that return several views of one tensor.
 SPLITS = ("split", "split_with_sizes", "chunk", "unsafe_split", "unsafe_chunk", "tensor_split", "unbind")
@@ -80,6 +81,10 @@ class Adapter:
             return self.lacking(node, f"'{node.op}' is not imported")
         if node.target is operator.getitem:
             return self._item(node, *node.args)  # type: ignore[arg-type]
+        if node.target is dropout:
+            x, state, probability, stream = node.args
+            operands = [self.var(x), self.var(state)]  # type: ignore[arg-type]
+            return self.op(node, "dropout", operands, probability=probability, stream=stream)
         make = _OPS.get(name_of(node)) if str(node.target).startswith("aten.") else None
         made = make(self, node, given(node), var) if make is not None else None
         if made is None:
@@ -273,8 +278,7 @@ def _expanded(adapter: Adapter, node: Origin, x: Var, shape: list[int], axes: Se
 
 
 def _dropout(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
-    if given["p"] and given["train"]:
-        return adapter.lacking(node, f"dropout of {given['p']} is not implemented")
+    # `give_states` replaces the others.
     return adapter.op(node, "copy", [adapter.var(given["input"])])
 
 

@@ -49,7 +49,10 @@ def fake(node: Origin) -> torch.Tensor:
 
 def describe(node: Origin) -> str:
     """A node in messages: `aten.sin(float32 [2, 16])`."""
-    name = str(node.target).removesuffix(".default") if node.op == "call_function" else node.op
+    called = (
+        str(node.target) if isinstance(node.target, torch._ops.OpOverload) else getattr(node.target, "__name__", "")
+    )
+    name = called.removesuffix(".default") if node.op == "call_function" else node.op
     operands = []
     for argument in node.all_input_nodes:
         value = argument.meta.get("val")

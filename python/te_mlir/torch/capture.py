@@ -11,6 +11,7 @@ from torch.fx import GraphModule, Node
 from te_mlir.torch import casts, patterns
 from te_mlir.torch import graph as graphs
 from te_mlir.torch.adapter import imports
+from te_mlir.torch.dropouts import give_states
 from te_mlir.torch.effects import frozen_nodes, same_tensors, written_nodes
 from te_mlir.torch.fused import cut_layers
 from te_mlir.torch.partition import Schedule, dependents, refusal, wanting
@@ -60,6 +61,7 @@ def capture(module: GraphModule, examples: Sequence[torch.Tensor], names: Sequen
     patterns.set_apart(frozen_nodes(flat.graph) & dependents(flat.graph, wanted))
     cut_layers(flat.graph, parameters, written_nodes(flat.graph, examples))
     graphs.merge_equal(flat.graph, dependents(flat.graph, roots))
+    give_states(flat.graph)
     schedule = Schedule(flat.graph, roots, parameters, examples)
     return Captured(
         flat,
