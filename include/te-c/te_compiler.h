@@ -90,8 +90,6 @@ typedef enum te_severity {
 /* One diagnostic of the compiler. `code` is its kind, in words that do not
    change between releases; the text of `message` may change. The codes are
 
-     size-multiple       `size`, that of the axis `axis` of a tensor of `layer`,
-                         is not a multiple of `multiple`, as the recipe needs
      group-sizes         the groups of `layer` do not fit in its rows
      no-kernel           no kernel of the target does what `layer`, or the op at
                          `location`, asks for
@@ -118,10 +116,6 @@ typedef struct te_diagnostic {
   const char *location;
   /* The layer, or the name that the program gave the place; may be "". */
   const char *layer;
-  /* For size-multiple; otherwise "" and 0. */
-  const char *axis;
-  int64_t size;
-  int64_t multiple;
 } te_diagnostic;
 
 /* The version of this library and of the runtime's ABI. */

@@ -9,6 +9,7 @@
 #include "TEDialect/Analysis/GemmOrigin.h"
 
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Matchers.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
@@ -52,8 +53,18 @@ std::optional<GemmOrigin> GemmOrigin::find(Location loc) {
   return origin;
 }
 
+/// Whether `op` adds zeros at the end of its first operand, as casts need it.
+static bool addsPadding(Operation *op) {
+  auto concat = dyn_cast<tensor::ConcatOp>(op);
+  return concat && llvm::all_of(concat.getInputs().drop_front(), [](Value end) {
+           return matchPattern(end, m_PosZeroFloat());
+         });
+}
+
 /// The value that the result of `op` is another form of, or null.
 static Value storedValue(Operation *op) {
+  if (addsPadding(op))
+    return op->getOperand(0);
   auto form = dyn_cast<StoredFormOpInterface>(op);
   return form ? form.getStoredValue() : Value();
 }
@@ -141,7 +152,8 @@ std::string mlir::te::describeValue(Value value) {
     if (std::string name = innermostName(op->getLoc()); !name.empty())
       return name;
     // Flat shards are gathered and viewed as a matrix.
-    if (!isa<StoredFormOpInterface, AllGatherOp, tensor::ExpandShapeOp>(op))
+    if (!isa<StoredFormOpInterface, AllGatherOp, tensor::ExpandShapeOp>(op) &&
+        !addsPadding(op))
       return op->getName().stripDialect().str();
     current = op->getOperand(0);
   }

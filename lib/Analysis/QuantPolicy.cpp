@@ -285,14 +285,6 @@ SmallVector<SizeRule> QuantPolicy::sizeRules(Gemm gemm, bool transposed) const {
   return rules;
 }
 
-std::optional<SizeRule> QuantPolicy::violation(Gemm gemm, LinearSizes sizes,
-                                               bool transposed) const {
-  for (SizeRule rule : sizeRules(gemm, transposed))
-    if (!rule.holds(sizes))
-      return rule;
-  return std::nullopt;
-}
-
 std::string QuantPolicy::reason(Gemm gemm) const {
   bool overridden = gemm != Gemm::Fprop &&
                     recipe.getBackwardOverride() != BackwardOverride::None;

@@ -2,14 +2,12 @@
 //
 // Which backward GEMMs a layer will have follows from data flow alone: dgrad
 // where its input depends on a differentiated argument, wgrad where its weight
-// does. Of each axis of a layer the strictest rule is shown; the padding comes
-// from all of them.
+// does. Of each axis of a layer the strictest rule is shown.
 //
 //===----------------------------------------------------------------------===//
 
 #include "TEDialect/Analysis/StepConstraints.h"
 
-#include "TEDialect/Analysis/AxisGroups.h"
 #include "TEDialect/Analysis/GemmOrigin.h"
 #include "TEDialect/IR/TEMoe.h"
 
@@ -21,10 +19,22 @@ using namespace mlir;
 using namespace mlir::te;
 
 namespace {
+/// Axis `axis` of the tensor `value`.
+struct TensorAxis {
+  Value value;
+  unsigned axis;
+
+  /// "rows" or "columns": the matrices of a stack have the last two axes.
+  StringRef name() const {
+    const int64_t rank = cast<ShapedType>(value.getType()).getRank();
+    return axis + 2 == rank ? "rows" : "columns";
+  }
+};
+
 class Collector {
 public:
   Collector(ModuleOp module, StepTarget target)
-      : module(module), target(target), groups(module) {}
+      : module(module), target(target) {}
 
   StepConstraints collect() {
     module.walk([&](VjpOp vjp) { markDifferentiated(vjp); });
@@ -50,8 +60,6 @@ public:
             {{wgrad.getX(), 0}, {wgrad.getDy(), 1}, {wgrad.getX(), 1}},
             /*isGrouped=*/true);
     });
-    groups.settle();
-    pad();
     return std::move(constraints);
   }
 
@@ -161,17 +169,14 @@ private:
       std::optional<SizeRule> strictest;
       for (Gemm gemm : gemms)
         for (SizeRule rule : policy.sizeRules(gemm, isTransposed(op))) {
-          if (rule.axis != axis)
-            continue;
-          groups.require(tensor, rule.multiple);
-          if (!strictest || rule.multiple > strictest->multiple)
+          if (rule.axis == axis &&
+              (!strictest || rule.multiple > strictest->multiple))
             strictest = rule;
         }
       if (!strictest)
         continue;
-      constraints.sizes.push_back({op, layer, describeValue(tensor.value),
+      constraints.sizes.push_back({layer, describeValue(tensor.value),
                                    tensor.name(), sizes, *strictest});
-      tensorOf.push_back(tensor);
     }
     addRefusals(op, gemms, layer, policy,
                 isGrouped ? std::optional<int64_t>(sizes.m) : std::nullopt);
@@ -228,38 +233,10 @@ private:
     llvm::append_range(constraints.refusals, refusals);
   }
 
-  /// The padding of every row, and of every group with a broken rule once.
-  void pad() {
-    DenseSet<unsigned> done;
-    for (auto [row, tensor] : llvm::zip(constraints.sizes, tensorOf)) {
-      if (ShapedType::isDynamic(tensor.size()))
-        continue;
-      row.padded = groups.padded(tensor);
-      if (row.padded == tensor.size() ||
-          !done.insert(groups.group(tensor)).second)
-        continue;
-      StepPadding padding{
-          {}, tensor.size(), groups.multiple(tensor), row.padded};
-      for (TensorAxis member : groups.arguments(tensor)) {
-        std::string name = describeValue(member.value);
-        if (llvm::none_of(padding.members, [&](const auto &known) {
-              return known.tensor == name && known.axis == member.name();
-            }))
-          padding.members.push_back({name, member.name()});
-      }
-      if (padding.members.empty())
-        padding.members.push_back({row.tensor, row.tensorAxis});
-      constraints.padding.push_back(std::move(padding));
-    }
-  }
-
   ModuleOp module;
   StepTarget target;
-  AxisGroups groups;
   DenseSet<Value> dependent;
   StepConstraints constraints;
-  /// Of each row of `constraints.sizes`.
-  SmallVector<TensorAxis> tensorOf;
 };
 } // namespace
 

@@ -36,8 +36,7 @@ namespace {
 /// What a te_diagnostic points to.
 struct Said {
   te_severity severity;
-  std::string code, message, location, layer, axis;
-  int64_t size = 0, multiple = 0;
+  std::string code, message, location, layer;
 };
 } // namespace
 
@@ -95,7 +94,7 @@ static te_compile_status refuse(std::string message,
 static te_compile_status fail(std::vector<Said> said, const char *code,
                               std::string message,
                               te_compile_status status = TE_COMPILE_USAGE) {
-  said.push_back({TE_SEVERITY_ERROR, code, message, "", "", ""});
+  said.push_back({TE_SEVERITY_ERROR, code, message, "", ""});
   lastDiagnostics = std::move(said);
   return refuse(std::move(message), status);
 }
@@ -120,8 +119,7 @@ static void record(Diagnostic &diagnostic, std::vector<Said> &said) {
   const Location place = diagnostic.getLocation();
   said.push_back({severityOf(diagnostic.getSeverity()), data.code.str(),
                   diagnostic.str(), describePlace(place),
-                  data.layer.empty() ? innermostName(place) : data.layer,
-                  data.axis, data.size, data.multiple});
+                  data.layer.empty() ? innermostName(place) : data.layer});
   for (Diagnostic &note : diagnostic.getNotes())
     record(note, said);
 }
@@ -163,8 +161,7 @@ static te_compile_status fill(const std::vector<Said> &said, int32_t index,
   const Said &from = said[index];
   writeStruct(*diagnostic,
               {0, from.severity, from.code.c_str(), from.message.c_str(),
-               from.location.c_str(), from.layer.c_str(), from.axis.c_str(),
-               from.size, from.multiple});
+               from.location.c_str(), from.layer.c_str()});
   return TE_COMPILE_OK;
 }
 

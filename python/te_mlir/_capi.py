@@ -67,9 +67,6 @@ class DiagnosticInfo(ctypes.Structure):
         ("message", c_char_p),
         ("location", c_char_p),
         ("layer", c_char_p),
-        ("axis", c_char_p),
-        ("size", c_int64),
-        ("multiple", c_int64),
     ]
 
 
@@ -209,10 +206,10 @@ def _diagnostics(count: int, read: Callable[[int, object], int]) -> tuple[Diagno
     for index in range(count):
         info = DiagnosticInfo(struct_size=ctypes.sizeof(DiagnosticInfo))
         if not read(index, ctypes.byref(info)):
-            texts = (info.code, info.message, info.location, info.layer, info.axis)
-            code, message, location, layer, axis = (text.decode() for text in texts)
+            texts = (info.code, info.message, info.location, info.layer)
+            code, message, location, layer = (text.decode() for text in texts)
             severity = SEVERITIES[info.severity]
-            found.append(Diagnostic(severity, code, message, location, layer, axis, info.size, info.multiple))
+            found.append(Diagnostic(severity, code, message, location, layer))
     return tuple(found)
 
 

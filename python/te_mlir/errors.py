@@ -16,15 +16,12 @@ class Diagnostic:
 
     * severity: "error", "warning", "remark" or "note"; a note belongs to the diagnostic before it.
     * code: its kind, a name that does not change between releases; te_compiler.h lists them:
-      "size-multiple", "group-sizes", "no-kernel", "fallback", "remat-unknown",
+      "group-sizes", "no-kernel", "fallback", "remat-unknown",
       "memory-budget", "not-differentiable", "entry", "pipeline", "request" or "internal";
       "" for every other kind.
     * message: the text for people, which may change.
     * location: the place in the source, "file:line:column", or "".
     * layer: the layer, or another name of the place in the program, or "".
-    * axis, size, multiple: for "size-multiple", the axis of the layer's tensor ("rows" or
-      "columns"), its size, and the number of which the recipe needs a multiple; otherwise
-      "" and 0.
     """
 
     severity: str
@@ -32,9 +29,6 @@ class Diagnostic:
     message: str
     location: str = ""
     layer: str = ""
-    axis: str = ""
-    size: int = 0
-    multiple: int = 0
 
     def __str__(self) -> str:
         """The text of an error message, without the line of the source."""
@@ -50,7 +44,7 @@ class CompileError(TEError):
     empty if the compiler was not reached, for example for a file that cannot be read.
 
         except te_mlir.CompileError as error:
-            sizes = {d.layer: d.multiple for d in error.diagnostics if d.code == "size-multiple"}
+            refused = [d.layer for d in error.diagnostics if d.code == "no-kernel"]
     """
 
     def __init__(self, message: str, diagnostics: Iterable[Diagnostic] = ()) -> None:

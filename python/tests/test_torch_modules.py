@@ -9,6 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from conftest import RECIPES
 from torch.nn import functional as F
 
 import te_mlir
@@ -251,6 +252,25 @@ def test_what_is_not_there_is_refused(make, said):
     with pytest.raises(ValueError) as caught:
         make()
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_any_number_of_rows_has_the_bits_of_more_rows(recipe):
+    """The module gets 33 rows; the same module with 31 rows of zeros after them has the same results."""
+    module = te.Linear(72, 20, bias=False, params_dtype=torch.bfloat16)
+    other = copy.deepcopy(module)
+    x, dy = torch.randn(33, 72, dtype=torch.bfloat16), torch.randn(33, 20, dtype=torch.bfloat16)
+    results = []
+    for layer, rows in ((module, 33), (other, 64)):
+        wide, cotangent = x.new_zeros(rows, 72), dy.new_zeros(rows, 20)
+        wide[:33], cotangent[:33] = x, dy
+        wide.requires_grad_()
+        with te.autocast(recipe=RECIPES[recipe]):
+            y = layer(wide)
+        y.backward(cotangent)
+        results.append((y[:33].detach(), wide.grad[:33], layer.weight.grad))
+    assert results[0][0].norm() > 0
+    assert all(torch.equal(one, two) for one, two in zip(*results))
 
 
 def test_misuse_names_the_argument():

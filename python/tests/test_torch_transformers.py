@@ -8,6 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+from conftest import RECIPES
 from dropouts import same_dropouts
 from models import hugging_face_llama
 from transformers.masking_utils import create_causal_mask, create_sliding_window_causal_mask
@@ -571,3 +572,22 @@ def test_padded_batches():
             _, gradients = run(compiled, inputs)
         for name, gradient in wanted.items():
             assert (gradients[name] - gradient).norm() < 1e-5 * gradient.norm(), name
+
+
+@pytest.mark.parametrize("recipe", [name for name in RECIPES if name != "high_precision"])
+def test_a_vision_transformer_of_odd_sizes_is_quantised(recipe):
+    """There are 17 tokens in an image and 3 classes."""
+    sizes = {"hidden_size": 64, "num_attention_heads": 1, "num_hidden_layers": 1, "intermediate_size": 96}
+    config = transformers.ViTConfig(image_size=32, patch_size=8, num_labels=3, **sizes)
+    model = transformers.ViTForImageClassification(config).bfloat16()
+    compiled = te_mlir.torch.jit(model, recipe=RECIPES[recipe])
+    inputs = {"pixel_values": torch.randn(2, 3, 32, 32, dtype=torch.bfloat16), "labels": torch.tensor([0, 2])}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # The convolution of the patches stays in PyTorch.
+        loss, gradients = run(compiled, inputs)
+    wanted, _ = run(model, inputs)
+    assert abs(loss - wanted) < 0.5 * wanted and all(g.isfinite().all() for g in gradients.values())
+    rows = [row for row in compiled.te.report("precision").splitlines() if row.split()[:1] == ["fprop"]]
+    # q, k, v and the other two of the attention layer and its MLP, and the classes.
+    assert len(rows) == 7 and not any(" bf16  bf16 " in row or " f32  f32 " in row for row in rows)
+    assert "padded: " in rows[-1] and "N 3 to" in rows[-1]

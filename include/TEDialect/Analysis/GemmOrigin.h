@@ -29,7 +29,8 @@ struct GemmOrigin {
   static std::optional<GemmOrigin> find(Location loc);
 };
 
-/// The function argument that `value` is a copy, cast or usage of, or null.
+/// The function argument that `value` is a copy, cast or usage of, possibly
+/// with zeros at its end, or null.
 BlockArgument traceToArgument(Value value);
 
 /// The argument marked `te.weight` that `value` is a copy, cast or usage of, or

@@ -45,7 +45,7 @@ struct LinearSizes {
   int64_t m, n, k;
 };
 
-/// One size that a GEMM restricts.
+/// One size of which the casts of a GEMM have a multiple.
 struct SizeRule {
   /// 'M', 'N' or 'K'.
   char axis;
@@ -57,7 +57,6 @@ struct SizeRule {
   int64_t size(LinearSizes sizes) const {
     return axis == 'M' ? sizes.m : axis == 'N' ? sizes.n : sizes.k;
   }
-  bool holds(LinearSizes sizes) const { return size(sizes) % multiple == 0; }
 };
 
 class QuantPolicy {
@@ -122,13 +121,9 @@ public:
   /// `gemm`, which contracts axis `contract` of the whole; empty where it is.
   std::string shardRefusal(Gemm gemm, unsigned contract, int64_t count) const;
 
-  /// What `gemm` demands of the sizes when its operands are quantised; empty
-  /// when they are not.
+  /// The multiples to which the casts of `gemm` are padded; empty when its
+  /// operands are not quantised.
   SmallVector<SizeRule> sizeRules(Gemm gemm, bool transposed = false) const;
-
-  /// The first of `sizeRules(gemm, transposed)` that `sizes` breaks.
-  std::optional<SizeRule> violation(Gemm gemm, LinearSizes sizes,
-                                    bool transposed = false) const;
 
   /// Why `gemm` runs as `operandMode` says: "recipe 'x'" or "override 'x'".
   std::string reason(Gemm gemm) const;

@@ -21,32 +21,20 @@ namespace mlir::te {
 
 /// The strictest rule for one axis of one linear layer.
 struct StepConstraint {
-  Operation *op;
   std::string layer;
   /// A tensor that has this axis, as reports call it, and which of its axes.
   std::string tensor;
   StringRef tensorAxis;
   LinearSizes sizes;
   SizeRule rule;
-  /// The smallest size that fixes every rule of the step on this axis and on
-  /// those that must stay equal to it.
-  int64_t padded = 0;
 
   int64_t size() const { return rule.size(sizes); }
-  bool holds() const {
-    return ShapedType::isDynamic(size()) || rule.holds(sizes);
+  /// The size with the zeros that casts have after the axis.
+  int64_t padded() const {
+    return ShapedType::isDynamic(size())
+               ? size()
+               : support::padded(size(), rule.multiple);
   }
-};
-
-/// One axis to pad, with all tensors that have it.
-struct StepPadding {
-  struct Member {
-    std::string tensor;
-    StringRef axis;
-  };
-  /// Arguments of functions; where the axis is of none, the tensor of a rule.
-  SmallVector<Member> members;
-  int64_t size, multiple, padded;
 };
 
 /// A product that a layer's recipe asks for and that cannot be.
@@ -73,8 +61,6 @@ struct StepGroups {
 struct StepConstraints {
   /// In program order.
   SmallVector<StepConstraint> sizes;
-  /// Of the axes where some rule does not hold; padding all of them fixes all.
-  SmallVector<StepPadding> padding;
   SmallVector<StepRefusal> refusals;
   SmallVector<StepGroups> groups;
 };

@@ -1,8 +1,8 @@
 //===- DiagnosticData.h - what a diagnostic says, as data -----------------===//
 //
 // Programs that read diagnostics must not have to read English: a diagnostic
-// that a program can act on carries a stable code and the values that are in
-// its text. They travel as the metadata of MLIR's Diagnostic and reach a host
+// that a program can act on carries a stable code and the layer that is in its
+// text. They travel as the metadata of MLIR's Diagnostic and reach a host
 // through te_compiler.h, which documents the codes. A diagnostic without data
 // is only for people.
 //
@@ -21,7 +21,6 @@ namespace mlir::te {
 
 /// The codes of te_compiler.h that passes give.
 namespace code {
-inline constexpr llvm::StringLiteral kSizeMultiple = "size-multiple";
 inline constexpr llvm::StringLiteral kGroupSizes = "group-sizes";
 inline constexpr llvm::StringLiteral kNoKernel = "no-kernel";
 inline constexpr llvm::StringLiteral kFallback = "fallback";
@@ -35,10 +34,6 @@ struct DiagnosticData {
   llvm::StringRef code;
   /// The layer that it is about; empty where it is about none.
   std::string layer = "";
-  /// Of kSizeMultiple: the axis, "rows" or "columns", its size, and what that
-  /// is to be a multiple of.
-  std::string axis = "";
-  int64_t size = 0, multiple = 0;
 };
 
 /// `diagnostic`, which carries `data` from now on.

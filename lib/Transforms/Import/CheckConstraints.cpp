@@ -31,26 +31,6 @@ static std::string recipeAt(Operation *op) {
       stringifyRecipeKind(RecipeAttr::lookup(op).getKind()).str());
 }
 
-static DiagnosticData dataOf(const StepConstraint &constraint) {
-  return {code::kSizeMultiple, constraint.layer, constraint.tensorAxis.str(),
-          constraint.size(), constraint.rule.multiple};
-}
-
-static DiagnosticData dataOf(const StepRefusal &refusal) {
-  return {code::kNoKernel, refusal.layer};
-}
-
-static void describe(Diagnostic &out, const StepConstraint &constraint) {
-  const SizeRule &rule = constraint.rule;
-  out << "expected the " << constraint.tensorAxis << " of '"
-      << constraint.tensor << "' in layer '" << constraint.layer
-      << "' to be a multiple of " << rule.multiple << ", but got "
-      << constraint.size() << "; its " << stringifyGemm(rule.gemm)
-      << (rule.contracted ? " contracts them" : " writes them")
-      << " under the recipe " << recipeAt(constraint.op)
-      << "; the smallest padded size is " << constraint.padded;
-}
-
 static void describe(Diagnostic &out, const StepRefusal &refusal) {
   out << refusal.reason << "; asked for by the ";
   llvm::interleave(
@@ -125,21 +105,16 @@ static unsigned reportDocuments(ModuleOp module, StepTarget target,
 unsigned te::reportConstraintViolations(ModuleOp module, StepTarget target,
                                         bool asWarnings) {
   unsigned violations = 0;
-  auto report = [&](const auto &violation) {
-    ++violations;
-    InFlightDiagnostic diagnostic = withData(
-        asWarnings ? violation.op->emitWarning() : violation.op->emitError(),
-        dataOf(violation));
-    describe(*diagnostic.getUnderlyingDiagnostic(), violation);
-  };
   StepConstraints constraints = collectStepConstraints(module, target);
-  for (const StepConstraint &constraint : constraints.sizes)
-    if (!constraint.holds())
-      report(constraint);
   violations += reportGroupSizes(module, asWarnings);
   violations += reportDocuments(module, target, asWarnings);
-  for (const StepRefusal &refusal : constraints.refusals)
-    report(refusal);
+  for (const StepRefusal &refusal : constraints.refusals) {
+    ++violations;
+    InFlightDiagnostic diagnostic = withData(
+        asWarnings ? refusal.op->emitWarning() : refusal.op->emitError(),
+        {code::kNoKernel, refusal.layer});
+    describe(*diagnostic.getUnderlyingDiagnostic(), refusal);
+  }
   return violations;
 }
 

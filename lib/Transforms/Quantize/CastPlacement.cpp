@@ -2,6 +2,7 @@
 
 #include "CastPlacement.h"
 #include "GatheredOperands.h"
+#include "LayerPadding.h"
 
 #include "TEDialect/Analysis/GemmOrigin.h"
 #include "TEDialect/IR/Support.h"
@@ -83,7 +84,9 @@ Value CastPlacement::dequantizedFor(Operation *user, const Operand &operand,
   if (forward.view)
     return casts.dequantize(
         builder, gatherParts(builder, scaled, forward.gather), forward);
-  Value local = casts.dequantize(builder, scaled, forward);
+  Value local =
+      cutTo(builder, user->getLoc(), casts.dequantize(builder, scaled, forward),
+            forward.value.getType());
   return forward.gather ? gatherParts(builder, local, forward.gather) : local;
 }
 

@@ -16,6 +16,8 @@ std::string te::refuseCastOfParts(const Operand &operand,
                                   const QuantPolicy &policy) {
   if (operand.isTransposed)
     return "the weight is stored as [K, N]";
+  if (operand.isPadded())
+    return "the cast of the gathered tensor is padded";
   const int64_t size = operand.shape()[0];
   if (operand.view)
     return policy.shardRefusal(operand.reader(), operand.contract, size);

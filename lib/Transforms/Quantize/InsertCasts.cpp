@@ -9,6 +9,7 @@
 //   OperandCasts      the ops of one cast
 //   DelayedSlots      the scales that delayed scaling carries between steps
 //   GatheredOperands  which parts of a tensor are cast before they are gathered
+//   LayerPadding      the zeros up to the sizes that casts need
 //
 // A weight [K, N] is contracted along the other axes, and the operands of its
 // wgrad are exchanged: the casts and sums are those of a weight [N, K]. Layers
@@ -19,6 +20,7 @@
 
 #include "CastPlacement.h"
 #include "GatheredOperands.h"
+#include "LayerPadding.h"
 
 #include "TEDialect/Analysis/GemmOrigin.h"
 #include "TEDialect/IR/DiagnosticData.h"
@@ -86,6 +88,7 @@ private:
   DelayedSlots slots;
   OperandCasts casts;
   CastPlacement placement;
+  std::optional<LayerPadding> padding;
   /// The names of forward layers by location, because a backward GEMM has the
   /// location of its layer. Empty if two layers have one location.
   DenseMap<Location, std::string> layerAt;
@@ -171,6 +174,7 @@ void CastInserter::emitRemark(Location loc, const Decision &decision) {
 
 LogicalResult CastInserter::rewrite(LayerGemm gemm) {
   Operation *op = gemm.op;
+  padding->applyTo(gemm);
   const Layer layer = {layerName(gemm), QuantPolicy(RecipeAttr::lookup(op))};
   FailureOr<Decision> decision = decide(gemm, layer);
   if (failed(decision))
@@ -183,6 +187,9 @@ LogicalResult CastInserter::rewrite(LayerGemm gemm) {
     decision->origin.reason = "calibration for " + decision->origin.reason;
     ++numCalibrated;
   }
+  if (decision->mode == OperandMode::Quantized)
+    if (std::string sizes = describePadding(gemm); !sizes.empty())
+      decision->origin.reason += ", padded: " + sizes;
   Operation *product = createProduct(
       gemm, decision->origin.attach(op->getLoc()), layer, decision->mode);
   emitRemark(op->getLoc(), *decision);
@@ -193,7 +200,10 @@ LogicalResult CastInserter::rewrite(LayerGemm gemm) {
     if (!isNew && entry->second != layer.name)
       entry->second.clear();
   }
-  op->replaceAllUsesWith(product);
+  OpBuilder builder(op);
+  op->replaceAllUsesWith(
+      ValueRange{cutTo(builder, op->getLoc(), product->getResult(0),
+                       op->getResult(0).getType())});
   op->erase();
   return success();
 }
@@ -203,15 +213,18 @@ LogicalResult CastInserter::run() {
     return success();
   if (failed(checkNoCalls(function, "te-insert-casts")))
     return failure();
-  SmallVector<Operation *> forward, backward;
+  SmallVector<Operation *> layers, backward;
   function.walk([&](Operation *op) {
     if (isForwardLayer(op))
-      forward.push_back(op);
+      layers.push_back(op);
     else if (isBackwardLayer(op))
       backward.push_back(op);
   });
+  // Those of the forward first.
+  layers.append(backward);
+  padding.emplace(layers);
   LogicalResult result = success();
-  for (Operation *op : llvm::concat<Operation *>(forward, backward))
+  for (Operation *op : layers)
     if (failed(rewrite(describeLayerGemm(op))))
       result = failure();
   if (succeeded(result)) {

@@ -7,11 +7,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "LayerGemms.h"
+#include "LayerPadding.h"
 #include "ZeroPadding.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "llvm/ADT/TypeSwitch.h"
-#include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 using namespace mlir::te;
@@ -24,6 +24,14 @@ Value Operand::whole() const {
   if (view)
     return tensor::ExpandShapeOp(view).getResult();
   return gather ? AllGatherOp(gather).getY() : value;
+}
+
+SmallVector<int64_t, 3> Operand::castShape() const {
+  SmallVector<int64_t, 3> sizes(shape());
+  for (auto [size, zeros] :
+       llvm::zip(MutableArrayRef(sizes).take_back(2), padding))
+    size += zeros;
+  return sizes;
 }
 
 SmallVector<int64_t, 1> Operand::perGroup() const {
@@ -153,20 +161,12 @@ LayerGemm te::describeLayerGemm(Operation *op) {
 
 std::string te::refuseMode(const LayerGemm &gemm, const QuantPolicy &policy,
                            OperandMode mode) {
-  const bool isDequantized = mode == OperandMode::Dequantized;
   if (gemm.groupSizes && mode != OperandMode::HighPrecision)
     if (std::string rule = policy.alignmentRefusal(
-            isDequantized ? Gemm::Fprop : gemm.gemm, gemm.alignment());
+            mode == OperandMode::Dequantized ? Gemm::Fprop : gemm.gemm,
+            gemm.alignment());
         !rule.empty())
       return rule;
-  const std::optional<SizeRule> broken =
-      isDequantized
-          ? policy.violation(Gemm::Fprop, gemm.sizes)
-          : policy.violation(gemm.gemm, gemm.sizes, gemm.isTransposed);
-  if (broken)
-    return llvm::formatv("expected {0} to be a multiple of {1}, but got {2}",
-                         broken->axis, broken->multiple,
-                         broken->size(gemm.sizes));
   auto elementType = [](Value value) {
     return cast<ShapedType>(value.getType()).getElementType();
   };
@@ -190,8 +190,22 @@ static Value biasInBF16(OpBuilder &builder, Value bias) {
 Operation *te::createScaledGemm(OpBuilder &builder, Location loc,
                                 const LayerGemm &gemm, Value a, Value b,
                                 bool fastAccumulation) {
-  Type type = gemm.op->getResult(0).getType();
+  auto type = cast<RankedTensorType>(gemm.op->getResult(0).getType());
+  auto shape = llvm::to_vector(type.getShape());
+  for (auto [size, operand] :
+       llvm::zip(MutableArrayRef(shape).take_back(2),
+                 std::array<const Operand *, 2>{&gemm.a, &gemm.b}))
+    size += operand->padding[1 - operand->contract];
+  type = type.clone(shape);
   Value bias = biasInBF16(builder, gemm.bias);
+  if (bias) {
+    SmallVector<int64_t, 2> sizes(shapeOf(bias));
+    sizes.back() = shape.back();
+    bias = padWithZeros(builder, bias, sizes);
+  }
+  Value accumulate = gemm.accumulate;
+  if (accumulate)
+    accumulate = padWithZeros(builder, accumulate, shape);
   BoolAttr fast = builder.getBoolAttr(fastAccumulation);
   if (!gemm.groupSizes) {
     auto isMadeFor = [](Value value, const Operand &operand) {
@@ -202,8 +216,8 @@ Operation *te::createScaledGemm(OpBuilder &builder, Location loc,
     if (!isMadeFor(a, gemm.a) || !isMadeFor(b, gemm.b))
       contract =
           builder.getDenseI64ArrayAttr({gemm.a.contract, gemm.b.contract});
-    return ScaledMatmulOp::create(builder, loc, type, a, b, bias,
-                                  gemm.accumulate, fast, contract);
+    return ScaledMatmulOp::create(builder, loc, type, a, b, bias, accumulate,
+                                  fast, contract);
   }
   IntegerAttr alignment = builder.getI64IntegerAttr(gemm.alignment());
   if (gemm.gemm != Gemm::Wgrad)
@@ -215,7 +229,7 @@ Operation *te::createScaledGemm(OpBuilder &builder, Location loc,
     sizes = RoundGroupSizesOp::create(builder, loc, sizes.getType(), sizes,
                                       builder.getI64IntegerAttr(16));
   return GroupedScaledWgradOp::create(builder, loc, type, a, b, sizes,
-                                      gemm.accumulate, fast, alignment);
+                                      accumulate, fast, alignment);
 }
 
 Operation *te::createPlainGemm(OpBuilder &builder, Location loc,

@@ -15,6 +15,8 @@
 
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
+#include <array>
+
 namespace mlir::te {
 
 /// A tensor that a GEMM reads, and the usage in which it reads it. A tensor in
@@ -32,10 +34,16 @@ struct Operand {
   tensor::ExpandShapeOp view = {};
   /// Whether it is a weight that is stored as [K, N], and not as [N, K].
   bool isTransposed = false;
+  /// How many zeros its casts have after each of its last two axes. A tensor
+  /// with padding is cast after it is gathered.
+  std::array<int64_t, 2> padding = {0, 0};
 
   ArrayRef<int64_t> shape() const {
     return cast<ShapedType>(value.getType()).getShape();
   }
+  bool isPadded() const { return padding[0] || padding[1]; }
+  /// The shape of its casts, which is `shape()` with the padding.
+  SmallVector<int64_t, 3> castShape() const;
   /// The axis that the first GEMM which reads it contracts.
   unsigned firstAxis() const { return isTransposed ? 0 : 1; }
   /// The GEMM that reads it in this usage.
@@ -88,14 +96,13 @@ bool isBackwardLayer(Operation *op);
 LayerGemm describeLayerGemm(Operation *op);
 
 /// Returns why `gemm` cannot run in `mode` under `policy`, or "". The reason is
-/// a size that a quantised kernel does not support, an alignment of groups, or
-/// types. With dequantised operands, the sizes of the forward count, because
-/// its casts are read.
+/// an alignment of groups, or types. With dequantised operands, the alignment
+/// counts for the forward, because its casts are read.
 std::string refuseMode(const LayerGemm &gemm, const QuantPolicy &policy,
                        OperandMode mode);
 
 /// Creates the GEMM of the casts `a` and `b` that replaces `gemm`, at the
-/// builder's position.
+/// builder's position. If an operand has padding, so has the result.
 Operation *createScaledGemm(OpBuilder &builder, Location loc,
                             const LayerGemm &gemm, Value a, Value b,
                             bool fastAccumulation);

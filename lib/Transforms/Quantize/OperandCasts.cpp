@@ -1,6 +1,7 @@
 //===- OperandCasts.cpp - the cast of one operand, at one place -----------===//
 
 #include "OperandCasts.h"
+#include "LayerPadding.h"
 #include "OperandAmax.h"
 #include "ZeroPadding.h"
 
@@ -19,18 +20,20 @@ ScaledType te::castTypeOf(const Operand &operand, const QuantPolicy &policy) {
     return type.getShardOf(operand.shape()[0]);
   }
   ScaledType type = policy.castType(operand.role, operand.reader(),
-                                    operand.shape(), operand.contract);
+                                    operand.castShape(), operand.contract);
   return operand.groupSizes ? type.getInGroups(operand.perGroup()[0]) : type;
 }
 
-/// `operand` as a cast to `type` reads it: the padding between the groups is
-/// set to zeros if the cast reads it.
+/// `operand` as a cast to `type` reads it: with its padding, and the padding
+/// between the groups is set to zeros if the cast reads it.
 static Operand prepare(OpBuilder &builder, Value source, const Operand &operand,
                        ScaledType type) {
   Operand result = operand;
   result.value = source;
-  if (!operand.groupSizes)
+  if (!operand.groupSizes) {
+    result.value = padWithZeros(builder, source, operand.castShape());
     return result;
+  }
   const bool readsPadding =
       type.is(ScaleVariant::Hadamard) ||
       (type.getScheme() != Scheme::PerTensor &&
@@ -40,6 +43,7 @@ static Operand prepare(OpBuilder &builder, Value source, const Operand &operand,
     result.value = ZeroPaddingOp::create(
         builder, operand.value.getLoc(), source.getType(), source,
         operand.groupSizes, builder.getI64IntegerAttr(operand.alignment));
+  result.value = padWithZeros(builder, result.value, operand.castShape());
   // The transform fills up the last run of 16 rows of each group.
   if (type.is(ScaleVariant::Hadamard))
     result.groupSizes = RoundGroupSizesOp::create(
@@ -82,11 +86,14 @@ static Value createShardCast(OpBuilder &builder, Location loc, ScaledType type,
 
 Value OperandCasts::dequantize(OpBuilder &builder, Value scaled,
                                const Operand &operand) {
-  return DequantizeOp::create(
-      builder, operand.value.getLoc(),
-      (operand.view ? operand.whole() : operand.value).getType(), scaled,
-      operand.groupSizes, builder.getI64IntegerAttr(operand.alignment),
-      /*without_amax=*/UnitAttr());
+  Value source = operand.view ? operand.whole() : operand.value;
+  auto type = cast<RankedTensorType>(source.getType());
+  if (operand.isPadded())
+    type = type.clone(operand.castShape());
+  return DequantizeOp::create(builder, operand.value.getLoc(), type, scaled,
+                              operand.groupSizes,
+                              builder.getI64IntegerAttr(operand.alignment),
+                              /*without_amax=*/UnitAttr());
 }
 
 Value OperandCasts::create(OpBuilder &builder, const Operand &operand,

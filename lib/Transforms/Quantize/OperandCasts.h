@@ -13,7 +13,8 @@
 
 namespace mlir::te {
 
-/// The type that `operand` is cast to; for a part, the type of the part's cast.
+/// The type that `operand` is cast to, with its padding; for a part, the type
+/// of the part's cast.
 ScaledType castTypeOf(const Operand &operand, const QuantPolicy &policy);
 
 class OperandCasts {
@@ -26,7 +27,7 @@ public:
   /// builder's position.
   Value create(OpBuilder &builder, const Operand &operand, const Layer &layer);
 
-  /// Dequantises `scaled`, the cast of `operand`.
+  /// Dequantises `scaled`, the cast of `operand`, with its padding.
   Value dequantize(OpBuilder &builder, Value scaled, const Operand &operand);
 
   /// Advances the random state at the builder's position if a cast used it.

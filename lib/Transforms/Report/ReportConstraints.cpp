@@ -1,7 +1,7 @@
 //===- ReportConstraints.cpp - prints the constraints of a step -----------===//
 //
-// The report has all rows that te-check-constraints checks, the axes to pad,
-// and the GEMMs that the recipes ask for and the target does not have.
+// The report has the axes that casts pad, the rows of groups, and the GEMMs
+// that the recipes ask for and the target does not have.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,15 +30,6 @@ static std::string describeRule(const SizeRule &rule) {
       .str();
 }
 
-/// "rows of x, columns of w".
-static std::string describeAxes(const StepPadding &padding) {
-  std::string text;
-  for (const StepPadding::Member &member : padding.members)
-    text +=
-        (text.empty() ? "" : ", ") + member.axis.str() + " of " + member.tensor;
-  return text;
-}
-
 static std::string describeGemms(const StepRefusal &refusal) {
   std::string text;
   for (Gemm gemm : refusal.gemms)
@@ -55,16 +46,8 @@ static void printText(const StepConstraints &constraints, raw_ostream &os) {
                   c.tensorAxis.str() + " of " + c.tensor,
                   std::to_string(c.size()), std::to_string(c.rule.multiple),
                   describeRule(c.rule),
-                  c.padded == c.size() ? "-" : std::to_string(c.padded)});
+                  c.padded() == c.size() ? "-" : std::to_string(c.padded())});
   table.print(os);
-  if (!constraints.padding.empty()) {
-    os << "smallest padding that fixes all of them\n";
-    Table padding({"size", "multiple of", "padded to", "axes"});
-    for (const StepPadding &p : constraints.padding)
-      padding.addRow({std::to_string(p.size), std::to_string(p.multiple),
-                      std::to_string(p.padded), describeAxes(p)});
-    padding.print(os);
-  }
   if (!constraints.groups.empty()) {
     os << "rows of groups\n";
     Table groups({"layer", "rows", "groups", "alignment", "entries", "padding",
@@ -91,7 +74,7 @@ static void printText(const StepConstraints &constraints, raw_ostream &os) {
 }
 
 static void printJson(const StepConstraints &constraints, raw_ostream &os) {
-  llvm::json::Array rows, paddings, refusals, groups;
+  llvm::json::Array rows, refusals, groups;
   auto known = [](std::optional<int64_t> number) {
     return number ? llvm::json::Value(*number) : llvm::json::Value(nullptr);
   };
@@ -110,18 +93,7 @@ static void printJson(const StepConstraints &constraints, raw_ostream &os) {
                                       {"size", c.size()},
                                       {"multiple", c.rule.multiple},
                                       {"by", describeRule(c.rule)},
-                                      {"holds", c.holds()},
-                                      {"padded", c.padded}});
-  for (const StepPadding &p : constraints.padding) {
-    llvm::json::Array axes;
-    for (const StepPadding::Member &member : p.members)
-      axes.push_back(llvm::json::Object{{"tensor", member.tensor},
-                                        {"tensor_axis", member.axis}});
-    paddings.push_back(llvm::json::Object{{"axes", std::move(axes)},
-                                          {"size", p.size},
-                                          {"multiple", p.multiple},
-                                          {"padded", p.padded}});
-  }
+                                      {"padded", c.padded()}});
   for (const StepRefusal &refusal : constraints.refusals)
     refusals.push_back(llvm::json::Object{{"layer", refusal.layer},
                                           {"gemm", describeGemms(refusal)},
@@ -129,7 +101,6 @@ static void printJson(const StepConstraints &constraints, raw_ostream &os) {
   os << llvm::formatv("{0:2}\n", llvm::json::Value(llvm::json::Object{
                                      {"constraints", std::move(rows)},
                                      {"groups", std::move(groups)},
-                                     {"padding", std::move(paddings)},
                                      {"refused", std::move(refusals)}}));
 }
 

@@ -67,14 +67,6 @@ class Graph:
         if planned.regions:
             self.built = build(captured, planned, self.making, self.buffers)
             self.reasons += self.built.reasons
-        for region in self.regions:
-            region.compilation.refuse = self._refuse
-
-    def _refuse(self, count: int) -> list[str] | None:
-        """None if `count` more layers may stay in high precision; else, as none would be quantised, why others do already."""
-        kept = [reason for region in self.regions for reason in region.compilation.kept.values()]
-        layers = sum(len(region.function.layers()) for region in self.regions)
-        return None if len(kept) + count < layers else kept
 
     @property
     def parts(self) -> list[Part]:
@@ -142,12 +134,8 @@ class Graph:
         return "".join(f"{name}\n{text}" for name, text in reports.items())
 
     def notes(self) -> list[str]:
-        """The nodes that are not compiled, and the layers that stay in high precision, with the reasons."""
-        kept = (reason for region in self.regions for reason in region.compilation.kept.values())
-        return [
-            *(f"stays in PyTorch: {reason}" for reason in self.reasons),
-            *(f"stays in high precision: {reason}" for reason in kept),
-        ]
+        """The nodes that are not compiled, with the reasons."""
+        return [f"stays in PyTorch: {reason}" for reason in self.reasons]
 
 
 def _strange(module: GraphModule, examples: Sequence[Any]) -> list[str]:

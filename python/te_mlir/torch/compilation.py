@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
 from typing import Any
 
 from te_mlir import build
 from te_mlir.errors import CompileError
 from te_mlir.program import Program, pipeline_text
-from te_mlir.recipes import HighPrecision
 from te_mlir.torch.signature import Options, Signature
 
 
 class Compilation:
-    """Compiles a function. Layers whose sizes the recipe does not support stay in high precision.
+    """Compiles a function.
 
     function: its arguments are the inputs of `signature`, and its results the outputs, in
     order, with the same number of elements each. backend: the backend of the runtime.
@@ -38,10 +35,6 @@ class Compilation:
         plain = any(op.name == "te.activation" and len(op.operands) == 1 for op in function.ops)
         self._remakes = "remat" not in self.options and plain
         self._programs: dict[bool, Program] = {}
-        #: Layers that stay in high precision because of their sizes, with the reasons.
-        self.kept: dict[str, str] = {}
-        #: For a number of further layers: None if they may stay in high precision too, else why others do already.
-        self.refuse: Callable[[int], list[str] | None] = lambda count: []
 
     def options_for(self, training: bool) -> dict[str, Any]:
         """The options of one of the two programs; only the one for training saves values for a backward."""
@@ -87,26 +80,8 @@ class Compilation:
                 self._programs[training] = Program(self.text(training), "step", pipeline)
             except CompileError as error:
                 # No backward reads the result of an activation, so the program has none to recompute.
-                if training and self._remakes and any(said.code == "remat-unknown" for said in error.diagnostics):
-                    self._remakes = False
-                else:
-                    self._keep(error)
+                none = any(said.code == "remat-unknown" for said in error.diagnostics)
+                if not (training and self._remakes and none):
+                    raise
+                self._remakes = False
         return self._programs[training]
-
-    def _keep(self, error: CompileError) -> None:
-        """Leaves the layers whose sizes do not fit in high precision.
-
-        Raises if there are none, or if no other layer would be quantised.
-        """
-        layers = [op.layer for op in self.function.layers() if op.layer]
-        found = {said.layer: str(said) for said in error.diagnostics if said.code == "size-multiple"}
-        unfit = {layer: text for layer, text in found.items() if layer in layers and layer not in self.kept}
-        others = self.refuse(sum(layer in unfit for layer in layers))
-        if not unfit or self.options["strict"]:
-            raise error
-        if others is not None:
-            raise CompileError("\n".join([*others, str(error)]), error.diagnostics) from None
-        self.kept.update(unfit)
-        for layer in unfit:
-            self.function.set_recipe(layer, HighPrecision())
-        warnings.warn("te: layers stay in high precision:\n  " + "\n  ".join(unfit.values()), stacklevel=2)

@@ -228,7 +228,7 @@ te_diagnostic diagnosticAt(int32_t index, const te_program *program = nullptr) {
   return diagnostic;
 }
 
-// There is an error for each axis, whose fields have the values of its text.
+// There is an error for each layer, whose fields have the values of its text.
 TEST(Compiler, DiagnosticsAreData) {
   te_compile_request request =
       requestOf("func.func @f(%x: tensor<32x24xbf16> {te.name = \"x\"},\n"
@@ -239,18 +239,15 @@ TEST(Compiler, DiagnosticsAreData) {
                 "  return %y : tensor<32x16xbf16>\n}\n",
                 "f");
   request.source_name = "model.mlir";
-  request.pipeline = "recipe=float8_current_scaling";
+  request.pipeline = "recipe=mxfp8_block_scaling target=sm_90";
   EXPECT_EQ(Program(request).status, TE_COMPILE_DIAGNOSTICS);
   ASSERT_EQ(te_compiler_num_diagnostics(), 1) << te_compiler_last_error();
   const te_diagnostic said = diagnosticAt(0);
   EXPECT_EQ(said.severity, TE_SEVERITY_ERROR);
-  EXPECT_STREQ(said.code, "size-multiple");
+  EXPECT_STREQ(said.code, "no-kernel");
   EXPECT_STREQ(said.location, "model.mlir:4:8");
   EXPECT_STREQ(said.layer, "w");
-  EXPECT_STREQ(said.axis, "columns");
-  EXPECT_EQ(said.size, 24);
-  EXPECT_EQ(said.multiple, 16);
-  EXPECT_EQ(std::string(said.message).find("expected the columns of 'w' in "),
+  EXPECT_EQ(std::string(said.message).find("expected a product that 'sm_90' "),
             0u)
       << said.message;
   // Compiling another program does not change it.
@@ -260,11 +257,12 @@ TEST(Compiler, DiagnosticsAreData) {
   // The struct of an older host is shorter. The memory after it does not
   // change.
   te_diagnostic shorter = {};
-  shorter.struct_size = offsetof(te_diagnostic, size);
-  shorter.size = -1;
+  shorter.struct_size = offsetof(te_diagnostic, layer);
+  const char *unchanged = "unchanged";
+  shorter.layer = unchanged;
   EXPECT_EQ(te_compiler_diagnostic(0, &shorter), TE_COMPILE_OK);
-  EXPECT_STREQ(shorter.axis, "columns");
-  EXPECT_EQ(shorter.size, -1);
+  EXPECT_STREQ(shorter.location, "model.mlir:4:8");
+  EXPECT_EQ(shorter.layer, unchanged);
 
   EXPECT_EQ(te_compiler_diagnostic(1, &shorter), TE_COMPILE_USAGE);
   EXPECT_STREQ(te_compiler_last_error(),

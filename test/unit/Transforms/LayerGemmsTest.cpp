@@ -93,17 +93,29 @@ TEST_F(LayerGemmsTest, ATransposedWeightIsContractedAlongTheOtherAxis) {
   EXPECT_EQ(gemm.b.reader(), Gemm::Fprop);
 }
 
-TEST_F(LayerGemmsTest, SizesThatAKernelDoesNotTakeAreRefused) {
-  LayerGemm gemm =
-      describe(R"((%x: tensor<64x24xbf16>, %w: tensor<48x24xbf16>) {
-  %y = te.linear %x, %w : tensor<64x24xbf16>, tensor<48x24xbf16> -> tensor<64x48xbf16>
+TEST_F(LayerGemmsTest, TypesThatAKernelDoesNotTakeAreRefused) {
+  LayerGemm gemm = describe(
+      R"((%x: tensor<64x24xf16>, %w: tensor<48x24xf16>, %b: tensor<48xf16>) {
+  %y = te.linear %x, %w bias %b : tensor<48xf16> : tensor<64x24xf16>, tensor<48x24xf16> -> tensor<64x48xf16>
   return
 })");
   QuantPolicy blocks = policy("float8_block_scaling");
   EXPECT_EQ(refuseMode(gemm, blocks, blocks.operandMode(gemm.gemm)),
-            "expected K to be a multiple of 16, but got 24");
+            "expected the result of 'block_1x128' and 'block_128x128' with a "
+            "'bias' to be 'f32' or 'bf16', but got 'f16'");
   QuantPolicy plain = policy("high_precision");
   EXPECT_EQ(refuseMode(gemm, plain, plain.operandMode(gemm.gemm)), "");
+}
+
+TEST_F(LayerGemmsTest, SizesOfAnyNumberAreNotRefused) {
+  LayerGemm gemm = describe(R"((%x: tensor<33x24xbf16>, %w: tensor<3x24xbf16>) {
+  %y = te.linear %x, %w : tensor<33x24xbf16>, tensor<3x24xbf16> -> tensor<33x3xbf16>
+  return
+})");
+  QuantPolicy blocks = policy("float8_block_scaling");
+  EXPECT_EQ(refuseMode(gemm, blocks, blocks.operandMode(gemm.gemm)), "");
+  gemm.b.padding = {5, 8};
+  EXPECT_EQ(gemm.b.castShape(), (SmallVector<int64_t, 3>{8, 32}));
 }
 
 TEST_F(LayerGemmsTest, AGatheredWeightIsItsPart) {

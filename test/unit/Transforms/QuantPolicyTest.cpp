@@ -177,8 +177,12 @@ TEST_F(QuantPolicyTest, SizeRulesAreThoseOfTheGemm) {
       {"high_precision", Gemm::Fprop, {1, 1, 1}, ""},
   };
   for (const Case &c : cases) {
-    auto broken = policy(c.recipe).violation(c.gemm, c.sizes, c.transposed);
-    EXPECT_EQ(broken ? std::string(1, broken->axis) : "", c.violated)
+    auto rules = policy(c.recipe).sizeRules(c.gemm, c.transposed);
+    const auto *broken = llvm::find_if(rules, [&](SizeRule rule) {
+      return rule.size(c.sizes) % rule.multiple != 0;
+    });
+    EXPECT_EQ(broken != rules.end() ? std::string(1, broken->axis) : "",
+              c.violated)
         << c.recipe << " " << stringifyGemm(c.gemm).str() << " " << c.sizes.m
         << "x" << c.sizes.n << "x" << c.sizes.k;
   }

@@ -110,17 +110,16 @@ def CheckConstraintsPass : Pass<"te-check-constraints", "ModuleOp"> {
   let description = [{
     Asks the support table about each `te.linear`, and about the dgrad and wgrad
     that it will have: whether the target multiplies the formats of the recipe,
-    with the layer's type as a result, in these sizes. All violations of the step
-    are reported at once, with the tensors' names and the rule, and with the
-    nearest supported choice or the smallest padding that fixes the step. Attention
+    with the layer's type as a result. All violations of the step are reported at
+    once, with the rule and the nearest supported choice. Attention
     with `documents` is an error, except for `reference`. The pass
     runs before anything is rewritten, so that messages name the user's ops.
 
-    Example: under `float8_block_scaling` this is an error, because 100 is not a
-    multiple of 16:
+    Example: under `float8_block_scaling` this is an error, because no GEMM adds a
+    bias to an f16 result:
 
     ```mlir
-    %y = te.linear %x, %w : tensor<256x100xbf16>, tensor<512x100xbf16> -> tensor<256x512xbf16>
+    %y = te.linear %x, %w bias %b : tensor<512xf16> : tensor<256x64xf16>, tensor<512x64xf16> -> tensor<256x512xf16>
     ```
   }];
   let options = [

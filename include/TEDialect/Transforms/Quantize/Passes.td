@@ -23,8 +23,10 @@ def InsertCastsPass : Pass<"te-insert-casts", "func::FuncOp"> {
     | `dequantized` | dy, dequantize(row(w)) | dy, dequantize(row(x)) | row(x), row(w) |
 
     "row" is a cast for axis 1 and "col" a cast for axis 0. If the quantised
-    kernels do not support the sizes of a GEMM, it becomes `te.matmul` with a
-    remark, or an error with `strict`. A cast is created at every use; `cse`
+    kernels need multiples of other sizes, the casts are those of the tensors
+    with zeros at their ends (`tensor.concat`), and the result is cut
+    (`tensor.extract_slice`). If they do not support the types of a GEMM, it
+    becomes `te.matmul` with a remark, or an error with `strict`. A cast is created at every use; `cse`
     merges equal casts and `te-pair-cast-layouts` joins the two usages of one
     tensor. The location of each GEMM records the layer that it came from, for
     `te-report-precision`.
@@ -66,7 +68,8 @@ def InsertCastsPass : Pass<"te-insert-casts", "func::FuncOp"> {
     Option<"target", "target", "std::string", "\"sm_90\"",
            "machine to choose GEMMs for: sm_90, sm_100 or reference">
   ];
-  let dependentDialects = ["::mlir::te::TEDialect", "::mlir::arith::ArithDialect"];
+  let dependentDialects = ["::mlir::te::TEDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::tensor::TensorDialect"];
   let statistics = [
     Statistic<"numQuantized", "num-quantized", "GEMMs on quantised operands">,
     Statistic<"numHighPrecision", "num-high-precision", "GEMMs left in high precision">,

@@ -37,12 +37,10 @@ def ReportPrecisionPass : Pass<"te-report-precision", "ModuleOp"> {
 def ReportConstraintsPass : Pass<"te-report-constraints", "ModuleOp"> {
   let summary = "print which sizes every linear layer needs under its recipe";
   let description = [{
-    Prints one row for each tensor axis that a GEMM of the step restricts: the
-    multiple it needs, the size it has, and the size to pad it to. Then the
-    smallest padding that fixes the whole step: axes that must stay equal count
-    as one, and need the least common multiple of what every GEMM needs. Then the
-    GEMMs that the target does not have. The violations are those that
-    `te-check-constraints` fails on. The pass runs on the imported step, before
+    Prints one row for each tensor axis of which the casts of a layer need a
+    multiple: the multiple, the size it has, and the size to which casts are
+    padded for this layer. Then the rows of groups, and the GEMMs that the target
+    does not have, on which `te-check-constraints` fails. The pass runs on the imported step, before
     casts, and changes nothing.
 
     ```mlir

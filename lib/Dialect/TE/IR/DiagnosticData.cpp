@@ -17,13 +17,8 @@ InFlightDiagnostic te::withData(InFlightDiagnostic diagnostic,
   auto text = [&](StringRef name, StringRef value) {
     return b.getNamedAttr(name, b.getStringAttr(value));
   };
-  auto number = [&](StringRef name, int64_t value) {
-    return b.getNamedAttr(name, b.getI64IntegerAttr(value));
-  };
   Attribute fields =
-      b.getDictionaryAttr({text("code", data.code), text("layer", data.layer),
-                           text("axis", data.axis), number("size", data.size),
-                           number("multiple", data.multiple)});
+      b.getDictionaryAttr({text("code", data.code), text("layer", data.layer)});
   carrier->getMetadata().push_back(DiagnosticArgument(fields));
   return diagnostic;
 }
@@ -36,14 +31,8 @@ DiagnosticData te::readData(Diagnostic &diagnostic) {
     auto fields = dyn_cast<DictionaryAttr>(argument.getAsAttribute());
     if (!fields || !fields.getAs<StringAttr>("code"))
       continue;
-    auto text = [&](StringRef name) {
-      return fields.getAs<StringAttr>(name).str();
-    };
-    auto number = [&](StringRef name) {
-      return fields.getAs<IntegerAttr>(name).getInt();
-    };
-    return {fields.getAs<StringAttr>("code").getValue(), text("layer"),
-            text("axis"), number("size"), number("multiple")};
+    return {fields.getAs<StringAttr>("code").getValue(),
+            fields.getAs<StringAttr>("layer").str()};
   }
   return {};
 }

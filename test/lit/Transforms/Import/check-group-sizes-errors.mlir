@@ -35,12 +35,3 @@ func.func @alignment(%x: tensor<256x64xbf16>, %w: tensor<2x32x64xbf16>, %sizes: 
   %y = te.grouped_linear %x, %w, %sizes {alignment = 16 : i64} : tensor<256x64xbf16>, tensor<2x32x64xbf16>, tensor<2xi32> -> tensor<256x32xbf16>
   return %y : tensor<256x32xbf16>
 }
-
-// -----
-
-func.func @columns(%x: tensor<256x64xbf16>, %w: tensor<2x36x64xbf16> {te.name = "w"}, %sizes: tensor<2xi32>) -> tensor<256x36xbf16>
-    attributes {te.recipe = #te.recipe<float8_current_scaling>} {
-  // expected-error @below {{expected the rows of 'w' in layer 'w' to be a multiple of 8, but got 36}}
-  %y = te.grouped_linear %x, %w, %sizes {alignment = 16 : i64} : tensor<256x64xbf16>, tensor<2x36x64xbf16>, tensor<2xi32> -> tensor<256x36xbf16>
-  return %y : tensor<256x36xbf16>
-}

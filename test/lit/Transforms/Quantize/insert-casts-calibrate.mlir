@@ -50,14 +50,14 @@ func.func @step(%x: tensor<32x64xbf16> {te.name = "x"}, %w: tensor<48x64xbf16> {
 // CHECK-NEXT: te.matmul
 // CHECK-NEXT: te.amax %[[A]]
 // CHECK-NEXT: te.residual %[[A]]
-func.func @backward_only(%x: tensor<32x24xbf16>, %w: tensor<48x24xbf16> {te.name = "w", te.weight},
-                         %dy: tensor<32x48xbf16>)
-    -> (tensor<32x48xbf16>, tensor<48x24xbf16>) attributes {te.recipe = #te.recipe<delayed_scaling>} {
-  %a = te.activation <silu> %x : tensor<32x24xbf16> -> tensor<32x24xbf16>
-  %y = te.linear %a, %w : tensor<32x24xbf16>, tensor<48x24xbf16> -> tensor<32x48xbf16>
-  %ra = te.residual %a "linear.x" : tensor<32x24xbf16>
-  %dw = te.linear_wgrad %dy, %ra : tensor<32x48xbf16>, tensor<32x24xbf16> -> tensor<48x24xbf16>
-  return %y, %dw : tensor<32x48xbf16>, tensor<48x24xbf16>
+func.func @backward_only(%x: tensor<32x24xf16>, %w: tensor<48x24xf16> {te.name = "w", te.weight}, %b: tensor<48xf16>,
+                         %dy: tensor<32x48xf16>)
+    -> (tensor<32x48xf16>, tensor<48x24xf16>) attributes {te.recipe = #te.recipe<delayed_scaling>} {
+  %a = te.activation <silu> %x : tensor<32x24xf16> -> tensor<32x24xf16>
+  %y = te.linear %a, %w bias %b : tensor<48xf16> : tensor<32x24xf16>, tensor<48x24xf16> -> tensor<32x48xf16>
+  %ra = te.residual %a "linear.x" : tensor<32x24xf16>
+  %dw = te.linear_wgrad %dy, %ra : tensor<32x48xf16>, tensor<32x24xf16> -> tensor<48x24xf16>
+  return %y, %dw : tensor<32x48xf16>, tensor<48x24xf16>
 }
 
 // -----

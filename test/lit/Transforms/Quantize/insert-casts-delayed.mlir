@@ -87,10 +87,10 @@ func.func @shared(%x: tensor<32x64xbf16> {te.name = "q.x.scale"}, %q: tensor<48x
 // CHECK-LABEL: func.func @falls_back
 // CHECK-NOT: te.init
 // CHECK: te.matmul
-func.func @falls_back(%x: tensor<32x7xbf16>, %w: tensor<48x7xbf16>) -> tensor<32x48xbf16>
+func.func @falls_back(%x: tensor<32x64xf16>, %w: tensor<48x64xf16>, %b: tensor<48xf16>) -> tensor<32x48xf16>
     attributes {te.recipe = #te.recipe<delayed_scaling>} {
-  %y = te.linear %x, %w : tensor<32x7xbf16>, tensor<48x7xbf16> -> tensor<32x48xbf16>
-  return %y : tensor<32x48xbf16>
+  %y = te.linear %x, %w bias %b : tensor<48xf16> : tensor<32x64xf16>, tensor<48x64xf16> -> tensor<32x48xf16>
+  return %y : tensor<32x48xf16>
 }
 
 // -----

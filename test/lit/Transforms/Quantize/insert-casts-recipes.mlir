@@ -2,7 +2,7 @@
 
 // The remarks say for every GEMM what it becomes and why.
 // CHECK-DAG: [Passed] gemm-precision{{.*}}Reason="recipe 'float8_current_scaling'", Remark="fprop of 'w' became te.scaled_matmul"
-// CHECK-DAG: [Missed] gemm-precision{{.*}}Reason="fallback: expected K to be a multiple of 16, but got 24", Remark="fprop of 'w' became te.matmul on the original operands"
+// CHECK-DAG: [Missed] gemm-precision{{.*}}Reason="fallback: expected the result of 'block_1x128' and 'block_128x128' with a 'bias' to be 'f32' or 'bf16', but got 'f16'", Remark="fprop of 'w' became te.matmul on the original operands"
 // CHECK-DAG: [Analysis] gemm-precision{{.*}}Reason="override 'dequantized'", Remark="wgrad of 'w' became te.matmul on dequantised operands"
 
 // The innermost recipe applies to an op.
@@ -63,27 +63,28 @@ func.func @high_precision_keeps_its_bias(%x: tensor<32x64xf32>, %w: tensor<64x64
   return %y : tensor<32x64xf32>
 }
 
-// The kernels do not support these sizes.
+// No kernel has an f16 bias.
 // CHECK-LABEL: func.func @falls_back
 // CHECK-NOT: te.quantize
 // CHECK: te.matmul
-func.func @falls_back(%x: tensor<32x24xbf16>, %w: tensor<64x24xbf16> {te.name = "w"}) -> tensor<32x64xbf16>
+func.func @falls_back(%x: tensor<32x24xf16>, %w: tensor<64x24xf16> {te.name = "w"}, %b: tensor<64xf16>) -> tensor<32x64xf16>
     attributes {te.recipe = #te.recipe<float8_block_scaling>} {
-  %y = te.linear %x, %w : tensor<32x24xbf16>, tensor<64x24xbf16> -> tensor<32x64xbf16>
-  return %y : tensor<32x64xbf16>
+  %y = te.linear %x, %w bias %b : tensor<64xf16> : tensor<32x24xf16>, tensor<64x24xf16> -> tensor<32x64xf16>
+  return %y : tensor<32x64xf16>
 }
 
 // There is nothing to dequantise if the forward has no casts, so the backward reads the original tensors.
 // CHECK-LABEL: func.func @dequantized_follows_the_forward
-// CHECK-NOT: te.quantize
-// CHECK-COUNT-3: te.matmul
-func.func @dequantized_follows_the_forward(%x: tensor<32x24xbf16>, %w: tensor<64x24xbf16>, %dy: tensor<32x64xbf16>)
-    -> (tensor<32x64xbf16>, tensor<32x24xbf16>, tensor<64x24xbf16>)
+// CHECK-NOT: te.grouped_quantize
+// CHECK-COUNT-2: te.grouped_matmul
+// CHECK: te.grouped_wgrad
+func.func @dequantized_follows_the_forward(%x: tensor<64x24xbf16>, %w: tensor<2x32x24xbf16>, %dy: tensor<64x32xbf16>, %sizes: tensor<2xi32>)
+    -> (tensor<64x32xbf16>, tensor<64x24xbf16>, tensor<2x32x24xbf16>)
     attributes {te.recipe = #te.recipe<float8_block_scaling, {backward_override = dequantized}>} {
-  %y = te.linear %x, %w : tensor<32x24xbf16>, tensor<64x24xbf16> -> tensor<32x64xbf16>
-  %dx = te.linear_dgrad %dy, %w : tensor<32x64xbf16>, tensor<64x24xbf16> -> tensor<32x24xbf16>
-  %dw = te.linear_wgrad %dy, %x : tensor<32x64xbf16>, tensor<32x24xbf16> -> tensor<64x24xbf16>
-  return %y, %dx, %dw : tensor<32x64xbf16>, tensor<32x24xbf16>, tensor<64x24xbf16>
+  %y = te.grouped_linear %x, %w, %sizes {alignment = 16 : i64} : tensor<64x24xbf16>, tensor<2x32x24xbf16>, tensor<2xi32> -> tensor<64x32xbf16>
+  %dx = te.grouped_linear_dgrad %dy, %w, %sizes {alignment = 16 : i64} : tensor<64x32xbf16>, tensor<2x32x24xbf16>, tensor<2xi32> -> tensor<64x24xbf16>
+  %dw = te.grouped_linear_wgrad %dy, %x, %sizes {alignment = 16 : i64} : tensor<64x32xbf16>, tensor<64x24xbf16>, tensor<2xi32> -> tensor<2x32x24xbf16>
+  return %y, %dx, %dw : tensor<64x32xbf16>, tensor<64x24xbf16>, tensor<2x32x24xbf16>
 }
 
 // The cast of a weight to the activation type is also saved as a scaled

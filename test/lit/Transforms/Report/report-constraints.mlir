@@ -11,30 +11,17 @@
 // TEXT-NEXT:  w      K     columns of w  24    16           fprop contraction  32
 // TEXT-NEXT:  v      N     rows of v     60    8            fprop output       64
 // TEXT-NEXT:  v      K     columns of v  32    16           fprop contraction  -
-// TEXT-NEXT:smallest padding that fixes all of them
-// TEXT-NEXT:  size  multiple of  padded to  axes
-// TEXT-NEXT:  40    16           48         rows of x
-// TEXT-NEXT:  24    16           32         columns of x, columns of w
-// TEXT-NEXT:  60    8            64         rows of v
 //  TEXT-NOT:{{.+}}
 
 // JSON: "constraints": [
 // JSON: "axis": "M",
 // JSON-NEXT: "by": "wgrad contraction",
-// JSON-NEXT: "holds": false,
 // JSON-NEXT: "layer": "w",
 // JSON-NEXT: "multiple": 16,
 // JSON-NEXT: "padded": 48,
 // JSON-NEXT: "size": 40,
 // JSON-NEXT: "tensor": "x",
 // JSON-NEXT: "tensor_axis": "rows"
-// JSON: "padding": [
-// JSON: "axes": [
-// JSON: "tensor": "x",
-// JSON-NEXT: "tensor_axis": "rows"
-// JSON: "multiple": 16,
-// JSON-NEXT: "padded": 48,
-// JSON-NEXT: "size": 40
 // JSON: "refused": []
 
 module attributes {te.recipe = #te.recipe<float8_block_scaling>} {

@@ -3,11 +3,11 @@
 // CHECK: expected option 'format' of 'te-report-precision' to be 'text' or 'json', but got 'yaml'
 
 // This GEMM is in high precision without a request; the other two are not.
-func.func @strict(%x: tensor<32x24xbf16>, %w: tensor<64x24xbf16> {te.name = "w"}) -> (tensor<32x64xbf16>, tensor<32x64xbf16>, tensor<64x24xbf16>)
+func.func @strict(%x: tensor<32x24xf16>, %w: tensor<64x24xf16> {te.name = "w"}, %b: tensor<64xf16>) -> (tensor<32x64xf16>, tensor<32x64xf16>, tensor<64x24xf16>)
     attributes {te.recipe = #te.recipe<float8_block_scaling>} {
-  // expected-error @below {{fprop of 'w' runs in high precision: fallback: expected K to be a multiple of 16, but got 24}}
-  %y = te.linear %x, %w : tensor<32x24xbf16>, tensor<64x24xbf16> -> tensor<32x64xbf16>
-  %z = te.linear %x, %w {te.recipe = #te.recipe<high_precision>} : tensor<32x24xbf16>, tensor<64x24xbf16> -> tensor<32x64xbf16>
-  %dw = te.linear_wgrad %z, %x {te.recipe = #te.recipe<float8_block_scaling, {backward_override = high_precision}>} : tensor<32x64xbf16>, tensor<32x24xbf16> -> tensor<64x24xbf16>
-  return %y, %z, %dw : tensor<32x64xbf16>, tensor<32x64xbf16>, tensor<64x24xbf16>
+  // expected-error @below {{fprop of 'w' runs in high precision: fallback: expected the result of 'block_1x128' and 'block_128x128' with a 'bias' to be 'f32' or 'bf16', but got 'f16'}}
+  %y = te.linear %x, %w bias %b : tensor<64xf16> : tensor<32x24xf16>, tensor<64x24xf16> -> tensor<32x64xf16>
+  %z = te.linear %x, %w {te.recipe = #te.recipe<high_precision>} : tensor<32x24xf16>, tensor<64x24xf16> -> tensor<32x64xf16>
+  %dw = te.linear_wgrad %z, %x {te.recipe = #te.recipe<float8_block_scaling, {backward_override = high_precision}>} : tensor<32x64xf16>, tensor<32x24xf16> -> tensor<64x24xf16>
+  return %y, %z, %dw : tensor<32x64xf16>, tensor<32x64xf16>, tensor<64x24xf16>
 }

@@ -13,19 +13,23 @@
 //      TEXT:precision of @step
 // TEXT-NEXT:  gemm   layer  a                    b                    accumulate  out   kernel                   why
 // TEXT-NEXT:  fprop  w      f8E4M3FN per_tensor  f8E4M3FN per_tensor  fast        bf16  cublaslt fp8 tensorwise  recipe 'float8_current_scaling'
-// TEXT-NEXT:  fprop  v      bf16                 bf16                 f32         bf16  cublaslt bf16            fallback: expected N to be a multiple of 8, but got 4
+// TEXT-NEXT:  fprop  v      f8E4M3FN per_tensor  f8E4M3FN per_tensor  fast        bf16  cublaslt fp8 tensorwise  recipe 'float8_current_scaling', padded: N 4 to 8
 // TEXT-NEXT:  dgrad  w      f8E5M2 per_tensor    f8E4M3FN per_tensor  split       bf16  cublaslt fp8 tensorwise  recipe 'float8_current_scaling'
 // TEXT-NEXT:  wgrad  v      bf16                 bf16                 f32         f32   cublaslt bf16            override 'high_precision'
 // TEXT-EMPTY:
-// TEXT-NEXT:  cast           tensor  format               read bytes  written bytes
-// TEXT-NEXT:  amax           x       bf16                 6144        4
-// TEXT-NEXT:  quantize row   x       f8E4M3FN per_tensor  6148        3076
-// TEXT-NEXT:  amax           w       bf16                 8192        4
-// TEXT-NEXT:  quantize row   w       f8E4M3FN per_tensor  8196        4100
-// TEXT-NEXT:  amax           dh      bf16                 6144        4
-// TEXT-NEXT:  quantize row   dh      f8E5M2 per_tensor    6148        3076
-// TEXT-NEXT:  transpose col  w       f8E4M3FN per_tensor  4100        4100
-// TEXT-NEXT:  total                                       45072       14364
+// TEXT-NEXT:  cast           tensor         format               read bytes  written bytes
+// TEXT-NEXT:  amax           x              bf16                 6144        4
+// TEXT-NEXT:  quantize row   x              f8E4M3FN per_tensor  6148        3076
+// TEXT-NEXT:  amax           w              bf16                 8192        4
+// TEXT-NEXT:  quantize row   w              f8E4M3FN per_tensor  8196        4100
+// TEXT-NEXT:  amax           scaled_matmul  bf16                 6144        4
+// TEXT-NEXT:  quantize row   scaled_matmul  f8E4M3FN per_tensor  6148        3076
+// TEXT-NEXT:  amax           v              bf16                 512         4
+// TEXT-NEXT:  quantize row   v              f8E4M3FN per_tensor  1028        516
+// TEXT-NEXT:  amax           dh             bf16                 6144        4
+// TEXT-NEXT:  quantize row   dh             f8E5M2 per_tensor    6148        3076
+// TEXT-NEXT:  transpose col  w              f8E4M3FN per_tensor  4100        4100
+// TEXT-NEXT:  total                                              58904       17964
 //  TEXT-NOT:{{.+}}
 
 // JSON: "precision": [
@@ -46,7 +50,7 @@
 // JSON-NEXT: "layer": "w",
 // JSON-NEXT: "out": "bf16",
 // JSON-NEXT: "why": "recipe 'float8_current_scaling'"
-// JSON: "fallback": true,
+// JSON: "why": "recipe 'float8_current_scaling', padded: N 4 to 8"
 
 func.func @step(%x: tensor<48x64xbf16> {te.name = "x"}, %w: tensor<64x64xbf16> {te.name = "w", te.weight},
     %v: tensor<4x64xbf16> {te.name = "v", te.weight}, %dy: tensor<48x4xbf16> {te.name = "dy"}, %dh: tensor<48x64xbf16> {te.name = "dh"})
