@@ -203,3 +203,35 @@ def test_integers_are_numbers_of_each_type():
     with torch.no_grad():
         wanted = model(x, n)
         assert torch.allclose(te_mlir.torch.jit(model)(x, n), wanted, rtol=2**-7, atol=2**-7)
+
+
+#: Indexing by integers, of x [4, 7, 64] and indices [4].
+INDEXED = {
+    "one token of each sequence": lambda x, i: x[torch.arange(4), i],
+    "rows of a matrix": lambda x, i: x.flatten(0, 1)[i],
+    "constant head": lambda x, i: x.unflatten(2, (4, 16))[:, :, [-2], :].expand(-1, -1, 4, -1).flatten(2),
+    "constant tokens": lambda x, i: x[:, [1, 3, 6]],
+    "neighbours": lambda x, i: x[:, [1, 2, 3]],
+    "the same tokens": lambda x, i: x[:, i],
+    "from the end": lambda x, i: x[:, i - 7],
+    "broadcast indices": lambda x, i: x[i[:, None] % 4, i],
+}
+
+
+@pytest.mark.parametrize("name", INDEXED)
+def test_indexing_by_integers(name):
+    one, other = nn.Linear(64, 64), nn.Linear(64, 8)
+    function = lambda x, i: other(INDEXED[name](one(x), i))
+    compiled = te_mlir.torch.jit(function, strict=True)
+    x, i = torch.randn(4, 7, 64, requires_grad=True), torch.tensor([3, 0, 6, 3])
+    leaves = [x, *one.parameters(), *other.parameters()]
+    found, wanted = (torch.autograd.grad(run(x, i).square().sum(), leaves) for run in (compiled, function))
+    for mine, autograds in zip(found, wanted):
+        assert (mine - autograds).norm() <= 1e-5 * autograds.norm()
+
+
+def test_an_index_out_of_range_reads_zeros():
+    layer = nn.Linear(64, 64)
+    compiled = te_mlir.torch.jit(lambda x, i, j: layer(layer(x)[i, j]), strict=True)
+    y = compiled(torch.randn(2, 3, 64), torch.tensor([0, 2, 0, -1]), torch.tensor([0, 0, 3, -3]))
+    assert torch.equal(y[1], layer.bias) and torch.equal(y[2], layer.bias) and not torch.equal(y[3], layer.bias)

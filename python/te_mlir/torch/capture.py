@@ -14,6 +14,7 @@ from te_mlir.torch.adapter import imports
 from te_mlir.torch.dropouts import give_states
 from te_mlir.torch.effects import frozen_nodes, same_tensors, written_nodes
 from te_mlir.torch.fused import cut_layers
+from te_mlir.torch.indexing import as_lookups
 from te_mlir.torch.partition import Schedule, dependents, refusal, wanting
 
 
@@ -47,6 +48,7 @@ def capture(module: GraphModule, examples: Sequence[torch.Tensor], names: Sequen
     if refused is not None:
         return refused
     casts.without_idle_blocks(flat.graph)
+    as_lookups(flat)
     same_tensors(flat.graph)
     placeholders = [n for n in flat.graph.nodes if n.op == "placeholder"]
     parameters = {

@@ -1,0 +1,82 @@
+"""Rewrites indexing by integers as lookups of rows, and by constant neighbours as slices, which are imported.
+
+`x[:, i, j]` with integers `i` and `j` looks up rows of x, seen as a matrix whose rows are the dimensions after
+those that are indexed. As in other embeddings, an index out of range gives a row of zeros.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+_aten = torch.ops.aten
+
+
+def as_lookups(module: GraphModule) -> None:
+    """Replaces the `index` ops of floats by integers in a graph."""
+    graph = module.graph
+    for node in [n for n in graph.nodes if n.op == "call_function" and n.target is _aten.index.Tensor]:
+        x, indices = node.args
+        places = [axis for axis, index in enumerate(indices) if index is not None]
+        given = [indices[axis] for axis in places]
+        value, shape = x.meta["val"], tuple(x.meta["val"].shape)
+        after = places[-1] + 1
+        # Indices of dimensions that are not neighbours come first in the result.
+        if not value.is_floating_point() or places != list(range(places[0], after)) or after == len(shape):
+            continue
+        if not all(index.meta["val"].dtype in (torch.int64, torch.int32) for index in given) or 0 in shape:
+            continue
+        with graph.inserting_before(node):
+            taken = _slice(module, x, places[0], given) or _rows(graph, x, places[0], after, given)
+        node.replace_all_uses_with(taken)
+        graph.erase_node(node)
+
+
+def _call(graph: Graph, op: torch._ops.OpOverload, *arguments: Any, **options: Any) -> Node:
+    node = graph.call_function(op, arguments, options)
+    value = lambda given: given.meta["val"] if isinstance(given, Node) else given
+    node.meta["val"] = op(*map(value, arguments), **options)
+    return node
+
+
+def _slice(module: GraphModule, x: Node, axis: int, given: Sequence[Node]) -> Node | None:
+    """The slice that a constant vector of neighbours takes; None for other indices."""
+    source: Any = given[0]
+    while isinstance(source, Node) and str(source.target).startswith(("aten.lift_fresh", "aten.detach", "aten.clone")):
+        source = source.args[0]
+    if len(given) > 1 or source.op != "get_attr" or given[0].meta["val"].dim() != 1:
+        return None
+    size, index = x.meta["val"].shape[axis], getattr(module, str(source.target)).tolist()
+    if not index or not -size <= index[0] < size or index != list(range(index[0], index[0] + len(index))):
+        return None
+    first = index[0] % size
+    end = first + len(index)
+    return _call(module.graph, _aten.slice.Tensor, x, axis, first, end) if end <= size else None
+
+
+def _rows(graph: Graph, x: Node, first: int, after: int, given: Sequence[Node]) -> Node:
+    shape = tuple(x.meta["val"].shape)
+    lead, width = math.prod(shape[:first]), math.prod(shape[after:])
+    row = inside = None
+    for index, size in zip(given, shape[first:after]):
+        lowest, highest = _call(graph, _aten.ge.Scalar, index, -size), _call(graph, _aten.lt.Scalar, index, size)
+        valid = _call(graph, _aten.logical_and.default, lowest, highest)
+        # A negative index counts from the end.
+        index = _call(graph, _aten.remainder.Scalar, index, size)
+        inside = valid if inside is None else _call(graph, _aten.logical_and.default, inside, valid)
+        row = index if row is None else _call(graph, _aten.add.Tensor, _call(graph, _aten.mul.Tensor, row, size), index)
+    assert row is not None and inside is not None
+    if lead > 1:
+        device, rank = x.meta["val"].device, row.meta["val"].dim()
+        begins = _call(graph, _aten.arange.default, lead, dtype=torch.int64, device=device, pin_memory=False)
+        begins = _call(graph, _aten.mul.Tensor, begins, math.prod(shape[first:after]))
+        row = _call(graph, _aten.add.Tensor, _call(graph, _aten.view.default, begins, [lead] + [1] * rank), row)
+    row = _call(graph, _aten.masked_fill.Scalar, row, _call(graph, _aten.logical_not.default, inside), -1)
+    rows = _call(graph, _aten.reshape.default, x, [math.prod(shape[:after]), width])
+    found = _call(graph, _aten.embedding.default, rows, row)
+    own = list(inside.meta["val"].shape)
+    return _call(graph, _aten.reshape.default, found, [*shape[:first], *own, *shape[after:]])
