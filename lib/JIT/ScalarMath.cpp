@@ -7,7 +7,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "Core/Formulas.h"
-#include "Core/Random.h"
 #include "Core/Types.h"
 
 using namespace te::rt;
@@ -93,18 +92,11 @@ uint16_t te_scalar_to_bf16(float value) { return floatToBf16(value); }
 float te_scalar_from_f16(uint16_t bits) { return f16ToFloat(bits); }
 uint16_t te_scalar_to_f16(float value) { return floatToF16(value); }
 
-/// The factor of element `index`: 0 if its random word is below `threshold`,
-/// else `kept`. NVFP4 casts and AdamW have 0 to 2 where the counter has 3.
+/// The arithmetic on `probability`, a constant, is done when this is inlined.
 float te_scalar_dropout(int64_t index, uint32_t seed, uint32_t offset,
-                        uint32_t stream, int64_t threshold, float kept) {
-  const uint64_t group = static_cast<uint64_t>(index) / 4;
-  const math::PhiloxWords random =
-      math::philox(static_cast<uint32_t>(group),
-                   static_cast<uint32_t>(group >> 32), offset, 3, seed, stream);
-  const uint32_t low = index & 1 ? random.word[1] : random.word[0],
-                 high = index & 1 ? random.word[3] : random.word[2];
-  const uint32_t word = index & 2 ? high : low;
-  return static_cast<int64_t>(word) < threshold ? 0.0f : kept;
+                        uint32_t stream, float probability) {
+  return math::dropoutFactor(probability, index, math::kElementDropout, seed,
+                             offset, stream);
 }
 
 // fma and rint for processors without the instruction, where LLVM would call

@@ -311,6 +311,7 @@ class Function:
         softcap: float | None = None,
         sinks: Value | None = None,
         documents: Value | None = None,
+        dropout: tuple[Value, float, int] | None = None,
     ) -> Value:
         """Softmax attention, [tokens, heads * e]; q [tokens, heads * d], k [tokens, kv_heads * d], v [tokens, kv_heads * e].
 
@@ -320,6 +321,7 @@ class Function:
         sinks: f32 [heads], an extra logit of each head in the softmax denominator, without a value row.
         documents: i32 [n + 1], the first row of each of n documents and the end of the last one, each of which attends
             to itself; `sequence` is the number of tokens then. Rows outside are padding. Not on a GPU yet.
+        dropout: the state of a generator, the probability that a weight is 0, and a stream, as for `dropout`.
         """
         attributes = {"heads": f"{heads} : i64", "kv_heads": f"{kv_heads} : i64", "sequence": f"{sequence} : i64"}
         if causal:
@@ -334,6 +336,11 @@ class Function:
             attributes["deterministic"] = "false"
         operands = [q, k, v, *(each for each in (sinks, documents) if each)]
         syntax = f"{_names([q, k, v])}{_term('sinks', sinks)}{_term('documents', documents)}"
+        if dropout:
+            state, probability, stream = dropout
+            attributes |= {"dropout": f"{float_text(probability)} : f32", "stream": f"{stream} : i32"}
+            operands.append(state)
+            syntax += f" rng {state.name}"
         result = (q.shape[0], heads * v.shape[1] // kv_heads)
         types = _types([q, k]) if v.shape == k.shape else f"{_types([q, k, v])} -> {type_text(result, q.dtype)}"
         return self.append("te.attention", operands, [(result, q.dtype)], types, syntax, attributes)[0]

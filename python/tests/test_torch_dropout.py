@@ -117,3 +117,38 @@ def test_dropout_in_bf16_under_a_recipe():
     x = torch.randn(64, 64).bfloat16()
     first, again = gradients(compiled, x), gradients(compiled, x)
     assert all(map(torch.equal, first, again)) and all(value.isfinite().all() for value in first)
+
+
+class Attention(nn.Module):
+    def __init__(self, causal):
+        super().__init__()
+        self.qkv, self.out, self.causal = nn.Linear(64, 192), nn.Linear(64, 64), causal
+
+    def forward(self, x):
+        q, k, v = (t.unflatten(2, (4, 16)).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
+        y = F.scaled_dot_product_attention(q, k, v, dropout_p=0.3, is_causal=self.causal)
+        return F.dropout(self.out(y.transpose(1, 2).flatten(2)), 0.2)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_gradients_of_attention_with_dropout(causal):
+    model = Attention(causal)
+    compiled = te_mlir.torch.jit(copy.deepcopy(model), strict=True)
+    found = gradients(compiled, X)
+    with same_dropouts():
+        wanted = gradients(model, X)
+    largest = max(value.norm() for value in wanted)
+    for one, two in zip(found, wanted, strict=True):
+        assert (one - two).norm() <= 1e-5 * max(two.norm(), 1e-3 * largest)
+
+
+def test_attention_whose_weights_are_all_zero_stays_in_pytorch():
+    layer = nn.Linear(64, 64)
+
+    def function(x):
+        q = layer(x).unflatten(2, (4, 16)).transpose(1, 2)
+        return layer(F.scaled_dot_product_attention(q, q, q, dropout_p=1.0).transpose(1, 2).flatten(2))
+
+    compiled = te_mlir.torch.jit(function)
+    with pytest.warns(UserWarning, match="its dropout sets all weights to zero"):
+        assert torch.allclose(compiled(X), layer.bias.expand(2, 33, 64))

@@ -209,7 +209,7 @@ GPT = dict(vocab_size=64, n_embd=64, n_layer=1, n_head=4, n_positions=64)
 #: (model, configuration, its options, number of layers, nodes that stay in PyTorch)
 FAMILIES = {
     "gpt2": ("GPT2LMHeadModel", "GPT2Config", dict(GPT, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0), 7, set()),
-    "gpt2-dropout": ("GPT2LMHeadModel", "GPT2Config", dict(GPT, attn_pdrop=0.0), 7, set()),
+    "gpt2-dropout": ("GPT2LMHeadModel", "GPT2Config", GPT, 7, set()),
     "gptj": (
         "GPTJForCausalLM",
         "GPTJConfig",
@@ -239,7 +239,7 @@ FAMILIES = {
         "FalconConfig",
         dict(vocab_size=64, hidden_size=64, num_hidden_layers=1, num_attention_heads=4, ffn_hidden_size=128),
         5,
-        {"index"},
+        set(),
     ),
     "modernbert": (
         "ModernBertForMaskedLM",
@@ -281,7 +281,8 @@ FAMILIES = {
         set(),
     ),
     "mixtral": ("MixtralForCausalLM", "MixtralConfig", dict(GROUPED, num_local_experts=4), 6, None),
-    "bert-dropout": ("BertForMaskedLM", "BertConfig", dict(SIZES, attention_probs_dropout_prob=0.0), 8, set()),
+    "bert-dropout": ("BertForMaskedLM", "BertConfig", SIZES, 8, set()),
+    "roberta-dropout": ("RobertaForMaskedLM", "RobertaConfig", SIZES, 8, set()),
     "t5": (
         "T5ForConditionalGeneration",
         "T5Config",

@@ -64,6 +64,8 @@ defvar TE_AttentionAttrs = (ins
   OptionalAttr<DenseI64ArrayAttr>:$window_size,
   OptionalAttr<F32Attr>:$scale,
   OptionalAttr<F32Attr>:$softcap,
+  DefaultValuedAttr<F32Attr, "0.0f">:$dropout,
+  DefaultValuedAttr<I32Attr, "0">:$stream,
   DefaultValuedAttr<BoolAttr, "true">:$deterministic);
 
 defvar TE_AttentionMethods = [{
@@ -109,6 +111,12 @@ def TE_AttentionOp
       softmax denominator that is never masked and has no value row,
       `lse[i] = log(exp(sinks[h]) + sum_j exp(s[i, j]))`. Zeros give the
       off-by-one softmax.
+    * `dropout` sets that part of the weights to zero, at random, and divides the
+      others by `1 - dropout`: `o[i] = sum_j m[i, j] exp(s[i, j] - lse[i]) v[j]`. `m`
+      is a function of `rng`, a seed and an offset, and of `stream`, as in te.dropout,
+      and is not stored. On `reference`, element `(t heads + h) sequence + j` of `m`
+      belongs to token `t`, head `h` and position `j` of its sequence, and the counter
+      ends with 4 in place of 3; on `cuda`, cuDNN chooses other zeros.
     * With `deterministic = false`, the gradients may have different bits in every
       run. On `cuda`, this saves memory that grows with
       `heads * tokens * sequence`.
@@ -140,6 +148,7 @@ def TE_AttentionOp
     9. (attention-c9) `sinks` is `[heads]`.
     10. (attention-c10) The columns of `v` are one or more.
     11. (attention-c11) `documents` has one or more elements, and with it `sequence` is the number of rows.
+    12. (attention-c12) `dropout` is from 0 to less than 1. It is more than 0 exactly if `rng` is given, and then there are no `documents`.
 
     Example:
 
@@ -156,6 +165,8 @@ def TE_AttentionOp
       : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<256x64xbf16> -> tensor<256x256xbf16>
     %o6 = te.attention %q, %k, %v documents %cu : tensor<9xi32> {heads = 8 : i64, kv_heads = 2 : i64, sequence = 256 : i64, causal}
       : tensor<256x512xbf16>, tensor<256x128xbf16>
+    %o8 = te.attention %q, %k, %v rng %state {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, dropout = 0.1 : f32, stream = 1 : i32}
+      : tensor<256x512xbf16>, tensor<256x128xbf16>
     ```
   }];
   let arguments = !con((ins
@@ -163,13 +174,14 @@ def TE_AttentionOp
     Arg<TE_HPMatrix, "[tokens, kv_heads * head_dim]">:$k,
     Arg<TE_HPMatrix, "[tokens, kv_heads * value_dim]">:$v,
     Arg<Optional<TE_F32Vector>, "an extra logit of each head [heads]">:$sinks,
-    Arg<Optional<TE_Documents>, "rows where documents begin, and the end of the last one">:$documents),
+    Arg<Optional<TE_Documents>, "rows where documents begin, and the end of the last one">:$documents,
+    Arg<Optional<TE_RngState>, "seed, offset">:$rng),
     TE_AttentionAttrs);
   let results = (outs Res<TE_HPMatrix, "[tokens, heads * value_dim]">:$o,
                       Res<Optional<TE_F32Vector>, "[tokens * heads]">:$lse);
   let assemblyFormat = [{
     $q `,` $k `,` $v (`sinks` $sinks^ `:` type($sinks))?
-    (`documents` $documents^ `:` type($documents))? attr-dict
+    (`documents` $documents^ `:` type($documents))? (`rng` $rng^)? attr-dict
     `:` custom<AttentionTypes>(type($q), type($k), type($v), type($o)) (`lse` type($lse)^)?
   }];
   let extraClassDeclaration = TE_AttentionMethods;
@@ -183,8 +195,9 @@ def TE_AttentionBackwardOp
                   (axes "t c":$dq, "t d":$dk, "t d":$dv),
                   (axes "t ~c":$dout, "t c":$q, "t d":$k, "t ~d":$v, "t ~c":$o, "~t":$documents),
                   (axes "t c":$dq, "t d":$dk, "t ~d":$dv)>,
-        /*saved=*/["q", "k", "v", "o", "lse", "documents"],
-        [AllTypesMatch<["q", "dq"]>, AllTypesMatch<["k", "dk"]>,
+        /*saved=*/["q", "k", "v", "o", "lse", "documents", "rng"],
+        [AttrSizedOperandSegments,
+         AllTypesMatch<["q", "dq"]>, AllTypesMatch<["k", "dk"]>,
          AllTypesMatch<["v", "dv"]>, AllTypesMatch<["dout", "o"]>]> {
   let summary = "compute the gradients of attention";
   let description = [{
@@ -195,6 +208,9 @@ def TE_AttentionBackwardOp
     `dq[i] = scale * sum_j ds[i, j] k[j]`,
     `dk[j] = scale * sum_i ds[i, j] q[i]`,
     `dv[j] = sum_i p[i, j] do[i]`,
+
+    With `dropout`, `<do[i], v[j]>` and the `p[i, j]` of `dv` are multiplied by
+    `m[i, j]`, which is that of the forward.
 
     `dk` and `dv` are also summed over the heads that read the key-value head.
     The arithmetic is in f32, and each result is rounded once. `lse` includes the
@@ -213,6 +229,9 @@ def TE_AttentionBackwardOp
     %dq2, %dk2, %dv2 = te.attention_backward %do, %q, %k, %v, %o, %lse documents %cu : tensor<9xi32>
       {heads = 8 : i64, kv_heads = 2 : i64, sequence = 256 : i64, causal}
       : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<2048xf32>
+    %dq4, %dk4, %dv4 = te.attention_backward %do, %q, %k, %v, %o, %lse rng %state
+      {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, dropout = 0.1 : f32, stream = 1 : i32}
+      : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<2048xf32>
     ```
   }];
   let arguments = !con((ins
@@ -222,13 +241,14 @@ def TE_AttentionBackwardOp
     Arg<TE_HPMatrix, "[tokens, kv_heads * value_dim]">:$v,
     Arg<TE_HPMatrix, "result of the forward">:$o,
     Arg<TE_F32Vector, "[tokens * heads]">:$lse,
-    Arg<Optional<TE_Documents>, "those of the forward">:$documents), TE_AttentionAttrs);
+    Arg<Optional<TE_Documents>, "those of the forward">:$documents,
+    Arg<Optional<TE_RngState>, "that of the forward">:$rng), TE_AttentionAttrs);
   let results = (outs Res<TE_HPMatrix, "type of q">:$dq,
                       Res<TE_HPMatrix, "type of k">:$dk,
                       Res<TE_HPMatrix, "type of v">:$dv);
   let assemblyFormat = [{
     $dout `,` $q `,` $k `,` $v `,` $o `,` $lse
-    (`documents` $documents^ `:` type($documents))? attr-dict
+    (`documents` $documents^ `:` type($documents))? (`rng` $rng^)? attr-dict
     `:` custom<AttentionBackwardTypes>(type($q), type($k), type($v), type($o), type($lse))
   }];
   let extraClassDeclaration = TE_AttentionMethods;

@@ -1,7 +1,9 @@
 //===- AttentionPlans.cpp - plans of attention and its backward -----------===//
 //
 // A plan is one cuDNN graph. A launch passes the buffers of the kernel to it.
-// The size of its scratch memory is known when the plan is made.
+// The size of its scratch memory is known when the plan is made. With dropout,
+// a kernel first derives cuDNN's seed from the state, because cuDNN's random
+// bits of one seed with two offsets are the same bits, shifted.
 //
 //===----------------------------------------------------------------------===//
 
@@ -9,16 +11,18 @@
 
 #include "Core/Capabilities.h"
 #include "Cuda/CudaBackend.h"
+#include "Kernels/Attention/attention_args.h"
 #include "Kernels/LaunchPlan.h"
 
 namespace te::rt::cuda {
 
 namespace {
 
-/// `bind` returns the pointers of a launch.
+/// `bind` returns the pointers of a launch, and `rng` is the index of the state
+/// of dropout.
 template <typename Params, typename Bind>
 Status planGraph(const CudaDevice &device, const Params &params, Bind bind,
-                 std::unique_ptr<Plan> *plan) {
+                 int rng, std::unique_ptr<Plan> *plan) {
   if (params.type != TE_RT_BF16 && params.type != TE_RT_F16)
     return {TE_RT_UNSUPPORTED, "expected 'type' to be 'bf16' or 'f16' for "
                                "attention on the cuda backend, but got "
@@ -36,12 +40,29 @@ Status planGraph(const CudaDevice &device, const Params &params, Bind bind,
   std::unique_ptr<CudnnGraph> made;
   TE_RT_RETURN_IF_FAILED(device.attention->plan(params, &made));
   std::shared_ptr<CudnnGraph> graph = std::move(made);
+  // The seed is at the end of the scratch memory.
+  const int64_t scratch = roundUp(graph->workspaceBytes(), 256);
+  const bool drops = params.dropout != 0.0f;
+  LaunchConfig seeds;
+  if (drops) {
+    TE_RT_RETURN_IF_FAILED(seeds.find(device, "te_attention_seed"));
+    seeds.block = 1;
+  }
   *plan = makeWorkspacePlan(
-      device, graph->workspaceBytes(),
+      device, drops ? scratch + 16 : graph->workspaceBytes(),
       [=](Launcher launch, void *const *buffers, void *workspace) {
-        if constexpr (requires { checkBuffers(params, buffers); })
-          TE_RT_RETURN_IF_FAILED(checkBuffers(params, buffers));
-        return graph->launch(bind(buffers), workspace, launch.rawStream());
+        TE_RT_RETURN_IF_FAILED(checkBuffers(params, buffers));
+        AttentionBuffers bound = bind(buffers);
+        if (drops) {
+          AttentionSeedArgs args;
+          args.state = static_cast<const uint32_t *>(buffers[rng]);
+          args.seed = reinterpret_cast<int64_t *>(
+              static_cast<char *>(workspace) + scratch);
+          args.stream = static_cast<uint32_t>(params.stream);
+          TE_RT_RETURN_IF_FAILED(launch(seeds, args));
+          bound.seed = args.seed;
+        }
+        return graph->launch(bound, workspace, launch.rawStream());
       });
   return Status::ok();
 }
@@ -59,7 +80,7 @@ Status plan_attention(const CudaDevice &device, const attention_params &params,
                             .lse = buffers[b::lse],
                             .sinks = hasSinks ? buffers[b::sinks] : nullptr};
   };
-  return planGraph(device, params, bind, plan);
+  return planGraph(device, params, bind, b::rng, plan);
 }
 
 Status plan_attention_backward(const CudaDevice &device,
@@ -77,7 +98,7 @@ Status plan_attention_backward(const CudaDevice &device,
                             .dk = buffers[b::dk],
                             .dv = buffers[b::dv]};
   };
-  return planGraph(device, params, bind, plan);
+  return planGraph(device, params, bind, b::rng, plan);
 }
 
 } // namespace te::rt::cuda

@@ -20,10 +20,10 @@ namespace te::rt::cuda {
 
 /// Device pointers of one launch, for the tensors of its graph. The forward
 /// reads sinks and writes o and lse; the backward reads these and dout, and
-/// writes the gradients.
+/// writes the gradients. `seed` and the offset after it are i64, for dropout.
 struct AttentionBuffers {
   void *q = nullptr, *k = nullptr, *v = nullptr, *o = nullptr, *lse = nullptr;
-  void *sinks = nullptr;
+  void *sinks = nullptr, *seed = nullptr;
   void *dout = nullptr, *dq = nullptr, *dk = nullptr, *dv = nullptr;
 };
 

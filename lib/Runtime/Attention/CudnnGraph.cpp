@@ -43,7 +43,20 @@ const char *const cudartRemedy =
     "package 'nvidia-cuda-runtime')";
 
 /// Names of the tensors of a graph.
-enum Uid : int64_t { Q = 1, K, V, O, Lse, Sinks, Dout, Dq, Dk, Dv };
+enum Uid : int64_t {
+  Q = 1,
+  K,
+  V,
+  O,
+  Lse,
+  Sinks,
+  Seed,
+  Offset,
+  Dout,
+  Dq,
+  Dk,
+  Dv
+};
 
 /// Calls `body`, which returns a Status, and converts an exception to one.
 template <typename Body> Status guarded(Body body) {
@@ -93,11 +106,14 @@ public:
       TE_RT_RETURN_IF_FAILED(check(
           fe::detail::set_stream(handle, static_cast<cudaStream_t>(stream)),
           "cudnnSetStream"));
+      auto *const seed = static_cast<int64_t *>(buffers.seed);
       std::unordered_map<int64_t, void *> pointers = {
-          {Q, buffers.q},       {K, buffers.k},     {V, buffers.v},
-          {O, buffers.o},       {Lse, buffers.lse}, {Sinks, buffers.sinks},
-          {Dout, buffers.dout}, {Dq, buffers.dq},   {Dk, buffers.dk},
-          {Dv, buffers.dv}};
+          {Q, buffers.q},       {K, buffers.k},
+          {V, buffers.v},       {O, buffers.o},
+          {Lse, buffers.lse},   {Sinks, buffers.sinks},
+          {Dout, buffers.dout}, {Dq, buffers.dq},
+          {Dk, buffers.dk},     {Dv, buffers.dv},
+          {Seed, seed},         {Offset, seed ? seed + 1 : nullptr}};
       // A forward has no gradients; the graph has no such tensors.
       std::erase_if(pointers, [](const auto &each) { return !each.second; });
       return check(graph.execute(handle, pointers, workspace),
@@ -192,6 +208,20 @@ private:
       });
   }
 
+  template <typename Options, typename Params>
+  void setDropout(Options &options, const Params &p) {
+    if (p.dropout == 0.0f)
+      return;
+    auto number = [&](Uid uid) {
+      return graph.tensor(fe::graph::Tensor_attributes()
+                              .set_uid(uid)
+                              .set_dim({1, 1, 1, 1})
+                              .set_stride({1, 1, 1, 1})
+                              .set_data_type(fe::DataType_t::INT64));
+    };
+    options.set_dropout(p.dropout, number(Seed), number(Offset));
+  }
+
   void add(const attention_params &p) {
     const Shape shape(p);
     auto options = fe::graph::SDPA_attributes()
@@ -199,6 +229,7 @@ private:
                        .set_generate_stats(true)
                        .set_attn_scale(p.scale);
     setScores(options, p);
+    setDropout(options, p);
     if (p.has_sinks)
       options.set_sink_token(
           graph.tensor(fe::graph::Tensor_attributes()
@@ -222,6 +253,7 @@ private:
                        .set_attn_scale(p.scale)
                        .set_deterministic_algorithm(p.deterministic != 0);
     setScores(options, p);
+    setDropout(options, p);
     fe::graph::Tensor_attributes lse;
     asLse(lse, p);
     auto [dq, dk, dv] = graph.sdpa_backward(

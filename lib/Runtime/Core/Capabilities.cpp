@@ -110,11 +110,19 @@ Checks checkBoundaries(Checks checks, const Params &p) {
                             ") with 'boundaries'",
                         to_string(p.sequence));
 }
+/// Some weights are kept, and documents have none.
+template <typename Params> Checks checkDropout(Checks checks, const Params &p) {
+  return checks
+      .require(p.dropout < 1.0f, "'dropout' to be less than 1",
+               to_string(p.dropout))
+      .require(p.dropout == 0.0f || p.boundaries == 0,
+               "'boundaries' to be 0 with 'dropout'", to_string(p.boundaries));
+}
 Status checkRule(const attention_params &p) {
-  return checkBoundaries(checkWindow(p), p);
+  return checkDropout(checkBoundaries(checkWindow(p), p), p);
 }
 Status checkRule(const attention_backward_params &p) {
-  return checkBoundaries(checkWindow(p), p);
+  return checkDropout(checkBoundaries(checkWindow(p), p), p);
 }
 Status checkRule(const attention_sink_grad_params &p) {
   return checkBoundaries(Checks(), p);
@@ -259,9 +267,13 @@ static Status checkDocuments(int64_t boundaries, const void *documents) {
 Status checkBuffers(const attention_params &p, void *const *buffers) {
   if (p.has_sinks != 0 && !buffers[attention_buffers::sinks])
     return missing("sinks", "for 'has_sinks' 1");
+  if (p.dropout != 0.0f && !buffers[attention_buffers::rng])
+    return missing("rng", "for 'dropout' " + to_string(p.dropout));
   return checkDocuments(p.boundaries, buffers[attention_buffers::documents]);
 }
 Status checkBuffers(const attention_backward_params &p, void *const *buffers) {
+  if (p.dropout != 0.0f && !buffers[attention_backward_buffers::rng])
+    return missing("rng", "for 'dropout' " + to_string(p.dropout));
   return checkDocuments(p.boundaries,
                         buffers[attention_backward_buffers::documents]);
 }

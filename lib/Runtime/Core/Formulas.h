@@ -144,6 +144,26 @@ TE_HOST_DEVICE PhiloxWords adamwRandom(const adamw_params &p, int64_t group,
                 floatToBits(step), 2, static_cast<uint32_t>(p.seed), 0);
 }
 
+/// The last word of the counter in the dropout of elements and of attention.
+inline constexpr uint32_t kElementDropout = 3, kAttentionDropout = 4;
+
+/// What a dropout multiplies element `index` with: 0 with `probability`, and
+/// 1 / (1 - probability) otherwise.
+TE_HOST_DEVICE float dropoutFactor(float probability, int64_t index,
+                                   uint32_t kind, uint32_t seed,
+                                   uint32_t offset, uint32_t stream) {
+  const uint64_t group = static_cast<uint64_t>(index) / 4;
+  const PhiloxWords random =
+      philox(static_cast<uint32_t>(group), static_cast<uint32_t>(group >> 32),
+             offset, kind, seed, stream);
+  const uint32_t low = index & 1 ? random.word[1] : random.word[0],
+                 high = index & 1 ? random.word[3] : random.word[2];
+  const uint32_t word = index & 2 ? high : low;
+  const double p = probability;
+  return word < p * 4294967296.0 || p == 1 ? 0.0f
+                                           : static_cast<float>(1 / (1 - p));
+}
+
 /// `buf` is the momentum buffer, updated in place; pass 0 where there is none.
 TE_HOST_DEVICE float sgd(const sgd_params &p, float param, float grad,
                          float &buf, float lr) {

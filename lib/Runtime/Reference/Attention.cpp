@@ -133,6 +133,28 @@ Score scoreOf(const Params &p, const float *query, const float *key) {
   return {p.softcap * t, 1.0f - t * t};
 }
 
+/// The factors of the weights of one row for its keys: all 1 without dropout.
+struct Factors {
+  template <typename Params>
+  Factors(const Params &p, const void *rng, int64_t head)
+      : probability(p.dropout), first(head * p.sequence),
+        row(p.heads * p.sequence), stream(p.stream) {
+    if (probability != 0.0f)
+      std::memcpy(state, rng, sizeof(state));
+  }
+  float of(int64_t token, int64_t key) const {
+    return probability == 0.0f
+               ? 1.0f
+               : math::dropoutFactor(probability, token * row + first + key,
+                                     math::kAttentionDropout, state[0],
+                                     state[1], stream);
+  }
+
+  float probability;
+  int64_t first, row;
+  uint32_t stream, state[2] = {};
+};
+
 template <typename Params> int64_t workOf(const Params &p) {
   return p.tokens * p.heads * p.sequence * std::max(p.head_dim, p.value_dim);
 }
@@ -182,6 +204,7 @@ void attention(const attention_params &p, void *const *buffers) {
     std::vector<float> scores(rows.length), sum(p.value_dim);
     // exp of a sink that is not there is 0.
     const float sink = p.has_sinks ? sinks[h] : -math::kInfinity;
+    const Factors factors(p, buffers[b::rng], h);
     for (int64_t i = 0; i < rows.length; ++i) {
       const int64_t first = firstKey(p, i), end = endKey(p, i, rows.length);
       float largest = sink;
@@ -194,7 +217,8 @@ void attention(const attention_params &p, void *const *buffers) {
       for (int64_t j = first; j < end; ++j) {
         const float weight = math::exp(scores[j] - largest);
         total += weight;
-        addScaled(weight, v.row(j), p.value_dim, sum.data());
+        addScaled(weight * factors.of(rows.begin + i, j), v.row(j), p.value_dim,
+                  sum.data());
       }
       if (p.has_sinks)
         total += math::exp(sink - largest);
@@ -235,6 +259,7 @@ void attention_backward(const attention_backward_params &p,
       const Head q = loadHead(buffers[b::q], place);
       const Head o = loadHead(buffers[b::o], oPlace);
       const Head dout = loadHead(buffers[b::dout], oPlace);
+      const Factors factors(p, buffers[b::rng], h);
       for (int64_t i = 0; i < rows.length; ++i) {
         const float delta = dot(dout.row(i), o.row(i), p.value_dim);
         const float rowLse = lse[lseIndex(p, h, rows.begin + i)];
@@ -243,12 +268,14 @@ void attention_backward(const attention_backward_params &p,
         for (int64_t j = firstKey(p, i); j < end; ++j) {
           const Score score = scoreOf(p, q.row(i), k.row(j));
           const float weight = math::exp(score.value - rowLse);
-          const float ds = weight *
-                           (dot(dout.row(i), v.row(j), p.value_dim) - delta) *
-                           score.slope;
+          const float factor = factors.of(rows.begin + i, j);
+          const float ds =
+              weight *
+              (factor * dot(dout.row(i), v.row(j), p.value_dim) - delta) *
+              score.slope;
           addScaled(ds, k.row(j), p.head_dim, dq.data());
           addScaled(ds, q.row(i), p.head_dim, dk.row(j));
-          addScaled(weight, dout.row(i), p.value_dim, dv.row(j));
+          addScaled(factor * weight, dout.row(i), p.value_dim, dv.row(j));
         }
         for (int64_t d = 0; d < p.head_dim; ++d)
           store(buffers[b::dq], place.element(i, d), p.scale * dq[d], p.type);

@@ -36,6 +36,7 @@ LogicalResult te::emitLaunches(AttentionOp op, LaunchEmitter &emitter) {
       .in(op.getV())
       .in(op.getSinks())
       .in(op.getDocuments())
+      .in(op.getRng())
       .out(op.getO())
       .outOrScratch(op.getLse(), dim(op.getQ(), 0) * op.getHeads())
       .emit();
@@ -51,6 +52,7 @@ LogicalResult te::emitLaunches(AttentionBackwardOp op, LaunchEmitter &emitter) {
       .in(op.getO())
       .in(op.getLse())
       .in(op.getDocuments())
+      .in(op.getRng())
       .out(op.getDq())
       .out(op.getDk())
       .out(op.getDv())

@@ -191,15 +191,10 @@ Value FunctionEmitter::computeOp(Operation &op, ValueRange x, Value index) {
         return LLVM::ConstantOp::create(b, loc, op.getType(), op.getValue());
       })
       .Case<tert::DropoutOp>([&](tert::DropoutOp op) -> Value {
-        const double probability = op.getProbability().convertToFloat();
-        const auto threshold = static_cast<int64_t>(probability * 0x1p32);
-        const auto kept =
-            static_cast<float>(probability < 1 ? 1 / (1 - probability) : 0);
         return call(
             "te_scalar_dropout", f32,
             {index, x[0], x[1], number(b.getI32Type(), op.getStream()),
-             number(b.getI64Type(), threshold),
-             LLVM::ConstantOp::create(b, loc, f32, b.getF32FloatAttr(kept))});
+             LLVM::ConstantOp::create(b, loc, f32, op.getProbabilityAttr())});
       })
       .DefaultUnreachable("te-form-regions makes no other op");
 }

@@ -62,6 +62,7 @@ class Attention(NamedTuple):
     causal: bool
     scores: _Scores | None
     sinks: Atom | None
+    dropout: Node | None = None
 
 
 def _beside_sinks(value: Atom) -> tuple[Softmax, Atom] | None:
@@ -82,20 +83,36 @@ def _beside_sinks(value: Atom) -> tuple[Softmax, Atom] | None:
     return Softmax(scores, found.axis), sinks
 
 
-def _softmax_below(value: Atom) -> tuple[Softmax | None, list[int], Atom | None]:
-    """The softmax before casts and transposes of a value, the softmax's axis for each axis of the value, and its sinks."""
+class _Weights(NamedTuple):
+    """The softmax before casts, transposes and a dropout of a value.
+
+    axes: the softmax's axis for each axis of the value.
+    """
+
+    softmax: Softmax
+    axes: list[int]
+    sinks: Atom | None
+    dropout: Node | None
+
+
+def _weights(value: Atom) -> _Weights | None:
     axes = list(range(len(value.shape)))
+    dropout = None
     while True:
         value = uncast(value)
         found = match_softmax(value)
         if found is not None:
-            return found, axes, None
+            return _Weights(found, axes, None, dropout)
         sunk = _beside_sinks(value)
         if sunk is not None:
-            return sunk[0], axes, sunk[1]
+            return _Weights(sunk[0], axes, sunk[1], dropout)
+        dropped = node_of(value, "dropout")
+        if dropped is not None and dropout is None:
+            dropout, value = dropped, dropped.inputs[0]
+            continue
         node = node_of(value, "transpose")
         if node is None:
-            return None, axes, None
+            return None
         permutation = [int(a) for a in node.params["permutation"]]
         axes = [permutation[a] for a in axes]
         value = node.inputs[0]
@@ -216,12 +233,14 @@ class Attentions(Emission):
         raise NotImplementedError
 
     def _op_attention(self, var: Var, node: Node) -> Value:
-        q, k, v, mask = node.inputs
+        q, k, v, mask = node.inputs[:4]
         of_q, of_k = {0: 0, 1: 1, 2: 2}, {0: 0, 1: 1, 3: 2}
         masks = [] if mask is None else [mask]
         scores = _Scores(node, (0, 1, 2, 3), 1.0, None, [], masks)
         scale, causal = node.params["scale"], node.params["causal"]
         found = Attention(q, k, v, of_q, of_k, of_k, (3, 3, 3), 2, 3, [0, 1, 2, WIDTH], scale, causal, scores, None)
+        if "probability" in node.params:
+            found = found._replace(dropout=node)
         return self.attention(var, node, found)
 
     def _scores(self, x: Atom, user: Node) -> _Scores:
@@ -310,13 +329,14 @@ class Attentions(Emission):
     def _attention_in(self, node: Node) -> Attention:
         """The attention that ends in the product `node`; raises Unsupported if it does not end one."""
         for which in (0, 1):
-            softmax, moved, sinks = _softmax_below(node.inputs[which])
-            if softmax is not None:
+            weights = _weights(node.inputs[which])
+            if weights is not None:
                 break
         else:
             raise Unsupported(node, "a batched matrix product has no counterpart in te except in attention")
         if node.apart:
             raise Unsupported(node, "its product is computed by itself")
+        softmax, moved, sinks, dropout = weights
         scores = self._scores(softmax.x, node)
         product = scores.node
         (contracted, batch) = product.params["dimension_numbers"]
@@ -360,7 +380,9 @@ class Attentions(Emission):
         free = [labels[n] for n in range(len(labels)) if labels[n] not in left and labels[n] != key]
         out = left + (free + [WIDTH] if which == 0 else [WIDTH] + free)
         widths = q_width, k_width, v_free[0]
-        return Attention(q, k, v, q_of, k_of, v_of, widths, count, key, out, scores.scale, False, scores, sinks)
+        return Attention(
+            q, k, v, q_of, k_of, v_of, widths, count, key, out, scores.scale, False, scores, sinks, dropout
+        )
 
     def attention(self, var: Var, node: Node, found: Attention) -> Value:
         """Emits attention; raises Unsupported if its operands are not stored as te needs them."""
@@ -419,7 +441,12 @@ class Attentions(Emission):
         causal, window_left = outside[0] if outside else _causal_window(scores, query, found.key, node)
         if len({m.dtype for m in matrices}) != 1:
             raise Unsupported(node, "its queries, keys and values have elements of different types")
-        sinks = found.sinks
+        sinks, dropout = found.sinks, None
+        if found.dropout is not None:
+            state, params = self.value(found.dropout.inputs[-1], node), found.dropout.params
+            if params["probability"] >= 1:
+                raise Unsupported(node, "its dropout sets all weights to zero")
+            dropout = state.matrix, params["probability"], params["stream"]
         made = self.function.attention(
             matrices[0],
             matrices[1],
@@ -433,6 +460,7 @@ class Attentions(Emission):
             window_left,
             scores.softcap,
             None if sinks is None else self.sinks(node, sinks, [scores.order.index(n) for n in after]),
+            dropout=dropout,
         )
         held = before + [query] + after + ones
         layout = row_major([q.shape[q_of[n]] for n in held] + [value_width])

@@ -16,7 +16,7 @@ import torch
 from torch.fx import Node as Origin
 
 from te_mlir.frontend.graph import Const, Node, Var
-from te_mlir.torch.dropouts import dropout
+from te_mlir.torch.dropouts import DRAWN
 
 #: Ops that return several views of one tensor.
 SPLITS = ("split", "split_with_sizes", "chunk", "unsafe_split", "unsafe_chunk", "tensor_split", "unbind")
@@ -27,18 +27,24 @@ APART = "te_apart"
 Given = dict[str, Any]
 
 
+def _op(node: Origin) -> Any:
+    """The op that a node calls."""
+    return DRAWN.get(node.target, node.target)
+
+
 def name_of(node: Origin) -> str:
     """The name of a node's op: `add` for aten.add.Tensor."""
-    target = str(node.target)
+    target = str(_op(node))
     return target.split(".")[1] if target.startswith("aten.") else target
 
 
 def given(node: Origin) -> Given:
-    """The arguments of a call of an ATen op by name, including defaults."""
-    target: Any = node.target
-    arguments = target._schema.arguments
+    """The arguments of a call of an ATen op by name, including defaults, and `state` and `stream` if it draws."""
+    arguments = _op(node)._schema.arguments
     defaults = {a.name: a.default_value for a in arguments if a.has_default_value()}
-    return {**defaults, **dict(zip((a.name for a in arguments), node.args)), **node.kwargs}
+    names = ["state", "stream"] if node.target in DRAWN else []
+    names += [a.name for a in arguments]
+    return {**defaults, **dict(zip(names, node.args)), **node.kwargs}
 
 
 def _shape(node: Origin) -> tuple[int, ...]:
@@ -81,11 +87,7 @@ class Adapter:
             return self.lacking(node, f"'{node.op}' is not imported")
         if node.target is operator.getitem:
             return self._item(node, *node.args)  # type: ignore[arg-type]
-        if node.target is dropout:
-            x, state, probability, stream = node.args
-            operands = [self.var(x), self.var(state)]  # type: ignore[arg-type]
-            return self.op(node, "dropout", operands, probability=probability, stream=stream)
-        make = _OPS.get(name_of(node)) if str(node.target).startswith("aten.") else None
+        make = _OPS.get(name_of(node)) if str(_op(node)).startswith("aten.") else None
         made = make(self, node, given(node), var) if make is not None else None
         if made is None:
             return self.lacking(node, f"'{node.target}' has no counterpart in te")
@@ -278,8 +280,10 @@ def _expanded(adapter: Adapter, node: Origin, x: Var, shape: list[int], axes: Se
 
 
 def _dropout(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
-    # `give_states` replaces the others.
-    return adapter.op(node, "copy", [adapter.var(given["input"])])
+    x = adapter.var(given["input"])
+    if "state" not in given:
+        return adapter.op(node, "copy", [x])
+    return adapter.op(node, "dropout", [x, adapter.var(given["state"])], probability=given["p"], stream=given["stream"])
 
 
 def _linear(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
@@ -332,12 +336,14 @@ def _layer_norm(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
 
 
 def _attention(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
-    if given["dropout_p"]:
-        return adapter.lacking(node, f"dropout of {given['dropout_p']} is not implemented")
-    q, k, v, mask = (adapter.atom(given[n]) for n in ("query", "key", "value", "attn_mask"))
-    if {len(operand.shape) for operand in (var, q, k, v)} != {4}:
+    operands = [adapter.atom(given[n]) for n in ("query", "key", "value", "attn_mask")]
+    if {len(operand.shape) for operand in (var, *operands[:3])} != {4}:
         return adapter.lacking(node, "q, k and v are not [batch, heads, sequence, width]")
-    return adapter.op(node, "attention", [q, k, v, mask], causal=given["is_causal"], scale=given["scale"])
+    params = {"causal": given["is_causal"], "scale": given["scale"]}
+    if "state" in given:
+        operands.append(adapter.var(given["state"]))
+        params |= {"probability": given["dropout_p"], "stream": given["stream"]}
+    return adapter.op(node, "attention", operands, **params)
 
 
 def _cross_entropy(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:

@@ -8,6 +8,7 @@ again. Compiled code zeroes other elements than PyTorch would.
 from __future__ import annotations
 
 from collections.abc import Set
+from typing import Any
 
 import torch
 from torch.fx import Graph, Node
@@ -16,39 +17,54 @@ from torch.fx import Graph, Node
 _RANGE = -(2**31), 2**31
 
 
-def dropout(x: torch.Tensor, state: torch.Tensor, probability: float, stream: int) -> torch.Tensor:
-    """A dropout that is compiled. `take_back` replaces those that stay in PyTorch."""
+def dropout(state: torch.Tensor, stream: int, *arguments: Any, **options: Any) -> torch.Tensor:
+    """aten.dropout of `arguments`, to be compiled. `take_back` replaces those that stay in PyTorch."""
     raise NotImplementedError
 
 
+def attention(state: torch.Tensor, stream: int, *arguments: Any, **options: Any) -> torch.Tensor:
+    """aten.scaled_dot_product_attention with dropout, like `dropout`."""
+    raise NotImplementedError
+
+
+#: The ops that draw, and their functions.
+DRAWING = {
+    torch.ops.aten.dropout.default: dropout,
+    torch.ops.aten.scaled_dot_product_attention.default: attention,
+}
+#: The op of each function.
+DRAWN: dict[Any, torch._ops.OpOverload] = {function: op for op, function in DRAWING.items()}
+
+
 def give_states(graph: Graph) -> None:
-    """Replaces the dropouts of a graph with `dropout`. The state of a device is drawn at the start of the graph."""
+    """Replaces the dropouts of a graph with the functions. The state of a device is drawn at the start of the graph."""
     states: dict[torch.device, Node] = {}
     first = next(node for node in graph.nodes if node.op != "placeholder")
     for stream, node in enumerate([n for n in graph.nodes if _draws(n)]):
-        x, probability, _ = node.args
-        value = x.meta["val"]
+        value = node.meta["val"]
         if value.device not in states:
             with graph.inserting_before(first):
                 kwargs = {"dtype": torch.int32, "device": value.device, "pin_memory": False}
                 drawn = graph.call_function(torch.ops.aten.randint.low, (*_RANGE, [2]), kwargs)
             drawn.meta["val"] = value.new_empty((2,), dtype=torch.int32)
             states[value.device] = drawn
-        node.target, node.args, node.kwargs = dropout, (x, states[value.device], probability, stream), {}
+        node.target, node.args = DRAWING[node.target], (states[value.device], stream, *node.args)
 
 
 def take_back(graph: Graph, compiled: Set[Node]) -> None:
     """Lets the dropouts that are not compiled be PyTorch's again, which draw as without te."""
-    for node in [n for n in graph.nodes if n.target is dropout and n not in compiled]:
-        x, state, probability, _ = node.args
-        node.target, node.args = torch.ops.aten.dropout.default, (x, probability, True)
+    for node in [n for n in graph.nodes if n.target in DRAWN and n not in compiled]:
+        state, _, *arguments = node.args
+        node.target, node.args = DRAWN[node.target], tuple(arguments)
         if not state.users:
             graph.erase_node(state)
 
 
 def _draws(node: Node) -> bool:
-    """Whether a node zeroes random elements of a tensor of floats."""
-    if node.op != "call_function" or str(node.target) != "aten.dropout.default":
+    """Whether a node zeroes random floats."""
+    if node.op != "call_function" or node.target not in DRAWING or not node.meta["val"].is_floating_point():
         return False
-    _, probability, train = node.args
-    return bool(train and probability and node.meta["val"].is_floating_point())
+    if node.target is torch.ops.aten.dropout.default:
+        _, probability, train = node.args
+        return bool(train and probability)
+    return bool(node.args[4] if len(node.args) > 4 else node.kwargs.get("dropout_p"))

@@ -297,7 +297,7 @@ func.func @rope(%x: tensor<256x512xbf16>, %cos: tensor<128x64xf32>, %sin: tensor
 
 // CHECK-LABEL: @attention
 func.func @attention(%q: tensor<256x512xbf16>, %k: tensor<256x128xbf16>, %v: tensor<256x128xbf16>, %s: tensor<8xf32>, %do: tensor<256x512xbf16>,
-    %v2: tensor<256x64xbf16>, %do2: tensor<256x256xbf16>, %lse2: tensor<2048xf32>, %cu: tensor<9xi32>) {
+    %v2: tensor<256x64xbf16>, %do2: tensor<256x256xbf16>, %lse2: tensor<2048xf32>, %cu: tensor<9xi32>, %state: tensor<2xi32>) {
   // CHECK: te.attention %{{.*}}, %{{.*}}, %{{.*}} {causal, heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64} : tensor<256x512xbf16>, tensor<256x128xbf16>
   // CHECK: te.attention %{{.*}} {causal, heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, window_size = array<i64: 31, 0>}
   // CHECK: te.attention %{{.*}} {causal, heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, softcap = 5.000000e+01 : f32}
@@ -316,6 +316,9 @@ func.func @attention(%q: tensor<256x512xbf16>, %k: tensor<256x128xbf16>, %v: ten
     : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<256x64xbf16> -> tensor<256x256xbf16>
   %o6 = te.attention %q, %k, %v documents %cu : tensor<9xi32> {heads = 8 : i64, kv_heads = 2 : i64, sequence = 256 : i64, causal}
     : tensor<256x512xbf16>, tensor<256x128xbf16>
+  %o8 = te.attention %q, %k, %v rng %state {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, dropout = 0.1 : f32, stream = 1 : i32}
+    : tensor<256x512xbf16>, tensor<256x128xbf16>
+  // CHECK: te.attention %{{.*}}, %{{.*}}, %{{.*}} rng %{{.*}} {dropout = 1.000000e-01 : f32, heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, stream = 1 : i32}
   // CHECK: te.attention %{{.*}}, %{{.*}}, %{{.*}} sinks %{{.*}} : tensor<8xf32> documents %{{.*}} : tensor<9xi32> {
   %o7 = te.attention %q, %k, %v sinks %s : tensor<8xf32> documents %cu : tensor<9xi32> {heads = 8 : i64, kv_heads = 2 : i64, sequence = 256 : i64}
     : tensor<256x512xbf16>, tensor<256x128xbf16>
@@ -330,6 +333,10 @@ func.func @attention(%q: tensor<256x512xbf16>, %k: tensor<256x128xbf16>, %v: ten
   %dq2, %dk2, %dv2 = te.attention_backward %do, %q, %k, %v, %o, %lse documents %cu : tensor<9xi32>
     {heads = 8 : i64, kv_heads = 2 : i64, sequence = 256 : i64, causal}
     : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<2048xf32>
+  %dq4, %dk4, %dv4 = te.attention_backward %do, %q, %k, %v, %o, %lse rng %state
+    {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, dropout = 0.1 : f32, stream = 1 : i32}
+    : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<2048xf32>
+  // CHECK: te.attention_backward {{.*}} rng %{{.*}} {dropout = 1.000000e-01 : f32,
   // CHECK: te.attention_backward {{.*}} : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<256x64xbf16> -> tensor<256x256xbf16>, tensor<2048xf32>
   %dq3, %dk3, %dv3 = te.attention_backward %do2, %q, %k, %v2, %o5, %lse2
     {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, causal}

@@ -308,6 +308,30 @@ func.func @attention_c11_none(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %cu: ten
 
 // -----
 
+func.func @attention_c12(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %s: tensor<2xi32>) {
+  // expected-error @below {{expected 'dropout' to be from 0 to less than 1, but got 1.0}}
+  %o = te.attention %q, %k, %k rng %s {heads = 4 : i64, kv_heads = 2 : i64, sequence = 8 : i64, dropout = 1.0 : f32} : tensor<8x8xf32>, tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @attention_c12_state(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>) {
+  // expected-error @below {{expected 'rng' exactly if 'dropout' is more than 0, but got 5.000000e-01}}
+  %o = te.attention %q, %k, %k {heads = 4 : i64, kv_heads = 2 : i64, sequence = 8 : i64, dropout = 0.5 : f32} : tensor<8x8xf32>, tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @attention_c12_documents(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %s: tensor<2xi32>, %cu: tensor<3xi32>) {
+  // expected-error @below {{expected no 'documents' beside 'dropout'}}
+  %o = te.attention %q, %k, %k documents %cu : tensor<3xi32> rng %s {heads = 4 : i64, kv_heads = 2 : i64, sequence = 8 : i64, dropout = 0.5 : f32} : tensor<8x8xf32>, tensor<8x4xf32>
+  return
+}
+
+// -----
+
 func.func @documents_of_i64(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %cu: tensor<3xi64>) {
   // expected-error @below {{operand #3 must be boundaries of documents, a 1-D tensor of i32 (cast those of i64 before the step takes them), but got 'tensor<3xi64>'}}
   %o = te.attention %q, %k, %k documents %cu : tensor<3xi64> {heads = 4 : i64, kv_heads = 2 : i64, sequence = 8 : i64} : tensor<8x8xf32>, tensor<8x4xf32>

@@ -86,7 +86,7 @@ protected:
   static PlanFunction plan(const Shape &s, int32_t type) {
     return TE_PLAN(attention, s.tokens(), s.sequence, s.heads, s.kvHeads,
                    s.headDim, s.valueDim(), type, s.causal, s.windowLeft,
-                   s.scale(), s.softcap, s.hasSinks(), 0);
+                   s.scale(), s.softcap, s.hasSinks(), 0, 0.0f, 0);
   }
   static PlanFunction sinkGradPlan(const Shape &s, int32_t type) {
     return TE_PLAN(attention_sink_grad, s.tokens(), s.sequence, s.heads,
@@ -96,7 +96,8 @@ protected:
                                    bool deterministic = true) {
     return TE_PLAN(attention_backward, s.tokens(), s.sequence, s.heads,
                    s.kvHeads, s.headDim, s.valueDim(), type, s.causal,
-                   s.windowLeft, s.scale(), s.softcap, deterministic, 0);
+                   s.windowLeft, s.scale(), s.softcap, deterministic, 0, 0.0f,
+                   0);
   }
 
   /// The forward for these queries.
@@ -108,7 +109,7 @@ protected:
     return device().tryRun(plan(s, type),
                            {in(q.bytes), in(oracle.k.bytes), in(oracle.v.bytes),
                             s.hasSinks() ? in(oracle.sinks.bytes) : none(),
-                            none(), out(o->bytes), out(lse->bytes)});
+                            none(), none(), out(o->bytes), out(lse->bytes)});
   }
 
   /// Whether cuDNN has no engine for this attention.
@@ -204,6 +205,7 @@ TEST_P(Attention, GradientsMeetTheDefinition) {
                                           in(oracle.v.bytes),
                                           in(oracle.givenO.bytes),
                                           in(oracle.givenLse.bytes),
+                                          none(),
                                           none()};
       auto with = [&](Array &a, Array &b, Array &c) {
         std::vector<Buffer> buffers = inputs;
@@ -230,6 +232,91 @@ TEST_P(Attention, GradientsMeetTheDefinition) {
       EXPECT_TRUE(sameBits(dq, again[0]) && sameBits(dk, again[1]) &&
                   sameBits(dv, again[2]));
     }
+}
+
+// Queries of zeros give every key the same weight, and with the rows of the
+// unit matrix as values, o is these weights: it shows which ones dropout sets
+// to zero. The gradients are then those of a product with these weights.
+TEST_P(Attention, DropoutHasTheSameZerosInTheGradient) {
+  constexpr int64_t keys = 64;
+  const Shape s{2, keys, 4, 2, keys, false, 1};
+  const int64_t columns = s.heads * keys;
+  const float dropout = 0.25f;
+  const std::vector<int32_t> state = {7, -3};
+  for (int32_t type : types()) {
+    SCOPED_TRACE("type " + std::to_string(type));
+    const Attention64 oracle(s, type, isReference());
+    Array q(type, s.queries()), v(type, s.keyValues());
+    for (int64_t t = 0; t < s.tokens(); ++t)
+      for (int64_t h = 0; h < s.kvHeads; ++h)
+        v.set((t * s.kvHeads + h) * keys + t % keys, 1);
+    auto forward = [&](int32_t stream, Array *o, Array *lse) {
+      *o = Array(type, s.outputs());
+      *lse = Array(TE_RT_F32, s.tokens() * s.heads);
+      device().run(TE_PLAN(attention, s.tokens(), keys, s.heads, s.kvHeads,
+                           keys, keys, type, 0, -1, s.scale(), 0.0f, 0, 0,
+                           dropout, stream),
+                   {in(q.bytes), in(oracle.k.bytes), in(v.bytes), none(),
+                    none(), in(state), out(o->bytes), out(lse->bytes)});
+    };
+    Array o, lse, again, other;
+    forward(5, &o, &lse);
+    forward(5, &again, &lse);
+    forward(6, &other, &lse);
+    EXPECT_TRUE(sameBits(o, again));
+
+    const double kept = 1 / (1 - static_cast<double>(dropout)) / keys;
+    std::vector<double> weights(o.size());
+    double zeros = 0, common = 0;
+    for (size_t i = 0; i < o.size(); ++i) {
+      weights[i] = o.at(i) == 0 ? 0 : kept;
+      ASSERT_NEAR(o.at(i), weights[i], kept / 128);
+      zeros += o.at(i) == 0;
+      common += o.at(i) == 0 && other.at(i) == 0;
+    }
+    const double count = static_cast<double>(o.size());
+    const double spread = 5 * std::sqrt(0.25 * 0.75 / count);
+    EXPECT_NEAR(zeros / count, 0.25, spread);
+    EXPECT_NEAR(common / count, 0.25 * 0.25, spread);
+
+    Array dq(type, s.queries()), dk(type, s.keys()), dv(type, s.keyValues());
+    device().run(TE_PLAN(attention_backward, s.tokens(), keys, s.heads,
+                         s.kvHeads, keys, keys, type, 0, -1, s.scale(), 0.0f, 1,
+                         0, dropout, 5),
+                 {in(oracle.dout.bytes), in(q.bytes), in(oracle.k.bytes),
+                  in(v.bytes), in(o.bytes), in(lse.bytes), none(), in(state),
+                  out(dq.bytes), out(dk.bytes), out(dv.bytes)});
+    std::vector<double> wantedQ(s.queries()), wantedV(s.keyValues());
+    for (int64_t t = 0; t < s.tokens(); ++t)
+      for (int64_t h = 0; h < s.heads; ++h) {
+        const int64_t row = t * columns + h * keys;
+        double delta = 0;
+        for (int64_t d = 0; d < keys; ++d)
+          delta += oracle.dout.at(row + d) * weights[row + d];
+        for (int64_t j = 0; j < keys; ++j) {
+          const int64_t key =
+              ((t / keys * keys + j) * s.kvHeads + h / 2) * keys;
+          const double weight = weights[row + j];
+          const double ds =
+              s.scale() * (weight * oracle.dout.at(row + j) - delta / keys);
+          for (int64_t d = 0; d < keys; ++d) {
+            wantedQ[row + d] += ds * oracle.k.at(key + d);
+            wantedV[key + d] += weight * oracle.dout.at(row + d);
+          }
+        }
+      }
+    auto expectNear = [](const Array &found, const std::vector<double> &wanted,
+                         const char *what) {
+      double error = 0, size = 0;
+      for (size_t i = 0; i < found.size(); ++i) {
+        error += std::pow(found.at(i) - wanted[i], 2);
+        size += wanted[i] * wanted[i];
+      }
+      EXPECT_LT(error, 1e-4 * size) << what;
+    };
+    expectNear(dq, wantedQ, "dq");
+    expectNear(dv, wantedV, "dv");
+  }
 }
 
 // A NaN in a row of q affects only the same row of o.

@@ -83,13 +83,14 @@ protected:
   static PlanFunction plan(const Shape &s, int32_t type, int64_t boundaries) {
     return TE_PLAN(attention, s.tokens(), s.sequence, s.heads, s.kvHeads,
                    s.headDim, s.valueDim(), type, s.causal, s.windowLeft,
-                   s.scale(), s.softcap, s.hasSinks(), boundaries);
+                   s.scale(), s.softcap, s.hasSinks(), boundaries, 0.0f, 0);
   }
   static PlanFunction backwardPlan(const Shape &s, int32_t type,
                                    int64_t boundaries) {
     return TE_PLAN(attention_backward, s.tokens(), s.sequence, s.heads,
                    s.kvHeads, s.headDim, s.valueDim(), type, s.causal,
-                   s.windowLeft, s.scale(), s.softcap, true, boundaries);
+                   s.windowLeft, s.scale(), s.softcap, true, boundaries, 0.0f,
+                   0);
   }
   static PlanFunction sinkGradPlan(const Shape &s, int32_t type,
                                    int64_t boundaries) {
@@ -104,12 +105,13 @@ protected:
     const Buffer given = documents.empty() ? none() : in(documents);
     device().run(plan(s, type, boundaries),
                  {in(x->q.bytes), in(x->k.bytes), in(x->v.bytes),
-                  s.hasSinks() ? in(sinks.bytes) : none(), given,
+                  s.hasSinks() ? in(sinks.bytes) : none(), given, none(),
                   out(x->o.bytes), out(x->lse.bytes)});
     device().run(backwardPlan(s, type, boundaries),
                  {in(x->dout.bytes), in(x->q.bytes), in(x->k.bytes),
                   in(x->v.bytes), in(x->o.bytes), in(x->lse.bytes), given,
-                  out(x->dq.bytes), out(x->dk.bytes), out(x->dv.bytes)});
+                  none(), out(x->dq.bytes), out(x->dk.bytes),
+                  out(x->dv.bytes)});
     if (s.hasSinks())
       device().run(sinkGradPlan(s, type, boundaries),
                    {in(x->dout.bytes), in(x->o.bytes), in(x->lse.bytes),
@@ -245,11 +247,12 @@ TEST_P(Documents, MalformedBoundariesAreRefused) {
     };
     expectRefused(plan(s, TE_RT_F32, boundaries),
                   {in(x.q.bytes), in(x.k.bytes), in(x.v.bytes), in(sinks.bytes),
-                   in(each.documents), out(x.o.bytes), out(x.lse.bytes)});
+                   in(each.documents), none(), out(x.o.bytes),
+                   out(x.lse.bytes)});
     expectRefused(backwardPlan(s, TE_RT_F32, boundaries),
                   {in(x.dout.bytes), in(x.q.bytes), in(x.k.bytes),
                    in(x.v.bytes), in(x.o.bytes), in(x.lse.bytes),
-                   in(each.documents), out(x.dq.bytes), out(x.dk.bytes),
+                   in(each.documents), none(), out(x.dq.bytes), out(x.dk.bytes),
                    out(x.dv.bytes)});
     expectRefused(sinkGradPlan(s, TE_RT_F32, boundaries),
                   {in(x.dout.bytes), in(x.o.bytes), in(x.lse.bytes),
@@ -264,11 +267,11 @@ TEST_P(Documents, AreRefusedWhereThereIsNoKernel) {
   const Shape s{1, 64, 2, 2, 64, true, 1};
   Values x(s, TE_RT_BF16);
   const std::vector<int32_t> documents = {0, 30, 64};
-  EXPECT_EQ(
-      device().tryRun(plan(s, TE_RT_BF16, 3),
-                      {in(x.q.bytes), in(x.k.bytes), in(x.v.bytes), none(),
-                       in(documents), out(x.o.bytes), out(x.lse.bytes)}),
-      TE_RT_UNSUPPORTED);
+  EXPECT_EQ(device().tryRun(plan(s, TE_RT_BF16, 3),
+                            {in(x.q.bytes), in(x.k.bytes), in(x.v.bytes),
+                             none(), in(documents), none(), out(x.o.bytes),
+                             out(x.lse.bytes)}),
+            TE_RT_UNSUPPORTED);
   EXPECT_NE(std::string(te_rt_last_error())
                 .find("expected no 'documents' for attention on the cuda "
                       "backend"),

@@ -47,7 +47,7 @@ TEST_P(Errors, AttentionSizes) {
                       int64_t boundaries = 0) {
     return TE_PLAN(attention, tokens, sequence, heads, kvHeads, headDim,
                    headDim, TE_RT_BF16, causal, windowLeft, scale, softcap,
-                   hasSinks, boundaries);
+                   hasSinks, boundaries, 0.0f, 0);
   };
   EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT, attention(8, 0, 4, 2, 64, 1),
                       {"attention", "'sequence' to be one or more", "0"}));
@@ -72,11 +72,20 @@ TEST_P(Errors, AttentionSizes) {
   EXPECT_TRUE(
       refuses(TE_RT_INVALID_ARGUMENT,
               TE_PLAN(attention_backward, 8, 3, 4, 2, 64, 64, TE_RT_BF16, 0, -1,
-                      1.0f, 0.0f, 1, 0),
+                      1.0f, 0.0f, 1, 0, 0.0f, 0),
               {"attention_backward", "'tokens' to be a multiple of 3", "8"}));
   EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
                       attention(8, 4, 4, 2, 64, 1, -1, 1, 0, 2),
                       {"'has_sinks' to be 0 or 1", "2"}));
+  for (float dropout : {-0.5f, 1.0f, __builtin_nanf("")})
+    EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                        TE_PLAN(attention, 8, 4, 4, 2, 64, 64, TE_RT_BF16, 1,
+                                -1, 1.0f, 0.0f, 0, 0, dropout, 0),
+                        {"'dropout' to be"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      TE_PLAN(attention_backward, 8, 8, 4, 2, 64, 64,
+                              TE_RT_BF16, 1, -1, 1.0f, 0.0f, 1, 3, 0.5f, 0),
+                      {"'boundaries' to be 0 with 'dropout'", "3"}));
   auto sinkGrad = [](int64_t tokens, int64_t sequence, int64_t heads,
                      int64_t headDim, int32_t type, int64_t boundaries = 0) {
     return TE_PLAN(attention_sink_grad, tokens, sequence, heads, headDim, type,
@@ -90,7 +99,7 @@ TEST_P(Errors, AttentionSizes) {
                       oneSequence));
   EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
                       TE_PLAN(attention_backward, 8, 4, 4, 2, 64, 64,
-                              TE_RT_BF16, 0, -1, 1.0f, 0.0f, 1, 3),
+                              TE_RT_BF16, 0, -1, 1.0f, 0.0f, 1, 3, 0.0f, 0),
                       oneSequence));
   EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
                       sinkGrad(8, 4, 4, 64, TE_RT_BF16, 3), oneSequence));
@@ -111,12 +120,18 @@ TEST_P(Errors, AttentionWithoutItsSinks) {
   const std::vector<uint16_t> x(64 * 64);
   std::vector<uint16_t> o(64 * 64);
   std::vector<float> lse(64);
-  EXPECT_EQ(
-      device().tryRun(TE_PLAN(attention, 64, 64, 1, 1, 64, 64, TE_RT_BF16, 1,
-                              -1, 1.0f, 0.0f, 1, 0),
-                      {in(x), in(x), in(x), none(), none(), out(o), out(lse)}),
-      TE_RT_INVALID_ARGUMENT);
+  EXPECT_EQ(device().tryRun(TE_PLAN(attention, 64, 64, 1, 1, 64, 64, TE_RT_BF16,
+                                    1, -1, 1.0f, 0.0f, 1, 0, 0.0f, 0),
+                            {in(x), in(x), in(x), none(), none(), none(),
+                             out(o), out(lse)}),
+            TE_RT_INVALID_ARGUMENT);
   EXPECT_TRUE(lastErrorHas({"'sinks' for 'has_sinks' 1, but got null"}));
+  EXPECT_EQ(device().tryRun(TE_PLAN(attention, 64, 64, 1, 1, 64, 64, TE_RT_BF16,
+                                    1, -1, 1.0f, 0.0f, 0, 0, 0.5f, 0),
+                            {in(x), in(x), in(x), none(), none(), none(),
+                             out(o), out(lse)}),
+            TE_RT_INVALID_ARGUMENT);
+  EXPECT_TRUE(lastErrorHas({"'rng' for 'dropout' 0.5", "but got null"}));
 }
 
 // So do launches with documents and with positions.

@@ -15,24 +15,29 @@ def attention : Kernel<Attention> {
       o[i, d] = sum_j exp(s - m) v[j, d] / l
     all arithmetic is in f32, sums are in order, and o is rounded once. With `has_sinks`, m
     is max(m, sinks[h]), and exp(sinks[h] - m) is the last term of l; sinks is
-    f32[heads]. lse is f32[tokens / sequence, heads, sequence].
+    f32[heads]. Unless dropout is 0, rng is i32[2], seed and offset, and exp(s - m) in o, not in
+    l, is multiplied by 0 where word e mod 4 of Philox4x32-10 with key (seed, stream) and counter
+    (e / 4 mod 2^32, e / 2^34, offset, 4), for e = (i * heads + h) * sequence + j with i
+    among all tokens, is below dropout * 2^32, and by 1 / (1 - dropout) elsewhere. lse is f32[tokens / sequence, heads, sequence].
     With `boundaries`, which is 0 for none, documents is i32[boundaries], sequence is tokens, and rows
     documents[d] to documents[d + 1] - 1 are computed as a sequence of that length. All
     other rows are not read, and their o and lse are 0. Boundaries that decrease or are not
     from 0 to tokens are refused. The cuda backend has no attention with boundaries. It sums in
     another order, uses a tanh of its own, and rounds exp(s - m) to the type before it
     multiplies by v (docs/how_it_works/numerics.md has the bound). It supports bf16 and
-    f16, and may read masked elements: a NaN there can reach o.
+    f16, and may read masked elements: a NaN there can reach o. Its dropout has other zeros.
   }];
   let Parameters = (parameters Dim:$tokens, Count:$sequence, Count:$heads, Count:$kv_heads,
                                Count:$head_dim, Count:$value_dim, WideType:$type, Flag:$causal,
                                AnyInt64:$window_left, Finite:$scale, NonNegative:$softcap,
-                               Flag:$has_sinks, Dim:$boundaries);
+                               Flag:$has_sinks, Dim:$boundaries, NonNegative:$dropout,
+                               AnyInt32:$stream);
   let Buffers = (buffers In<["tokens", "heads * head_dim"], "type">:$q,
                          In<["tokens", "kv_heads * head_dim"], "type">:$k,
                          In<["tokens", "kv_heads * value_dim"], "type">:$v,
                          InOpt<["heads"], "f32">:$sinks,
                          InOpt<["boundaries"], "i32">:$documents,
+                         InOpt<["2"], "i32">:$rng,
                          Out<["tokens", "heads * value_dim"], "type">:$o,
                          Out<["tokens", "heads"], "f32">:$lse);
   let Relations = [Fits<"heads", "head_dim">, Fits<"heads", "value_dim">,
@@ -54,13 +59,15 @@ def attention_backward : Kernel<Attention> {
     in f32, with sums in order (h runs over the heads of the key-value head), each
     rounded once. The cuda backend differs as described for attention. With
     `deterministic` it gives the same bits every time, and uses scratch memory of
-    heads * tokens * sequence elements. `boundaries` are those of attention; dq, dk and dv of
+    heads * tokens * sequence elements. With `dropout`, that of attention, do v in ds and p
+    in dv are multiplied by the factor of attention. `boundaries` are those of attention; dq, dk and dv of
     rows outside the documents are 0.
   }];
   let Parameters = (parameters Dim:$tokens, Count:$sequence, Count:$heads, Count:$kv_heads,
                                Count:$head_dim, Count:$value_dim, WideType:$type, Flag:$causal,
                                AnyInt64:$window_left, Finite:$scale, NonNegative:$softcap,
-                               Flag:$deterministic, Dim:$boundaries);
+                               Flag:$deterministic, Dim:$boundaries, NonNegative:$dropout,
+                               AnyInt32:$stream);
   let Buffers = (buffers In<["tokens", "heads * value_dim"], "type">:$dout,
                          In<["tokens", "heads * head_dim"], "type">:$q,
                          In<["tokens", "kv_heads * head_dim"], "type">:$k,
@@ -68,6 +75,7 @@ def attention_backward : Kernel<Attention> {
                          In<["tokens", "heads * value_dim"], "type">:$o,
                          In<["tokens", "heads"], "f32">:$lse,
                          InOpt<["boundaries"], "i32">:$documents,
+                         InOpt<["2"], "i32">:$rng,
                          Out<["tokens", "heads * head_dim"], "type">:$dq,
                          Out<["tokens", "kv_heads * head_dim"], "type">:$dk,
                          Out<["tokens", "kv_heads * value_dim"], "type">:$dv);

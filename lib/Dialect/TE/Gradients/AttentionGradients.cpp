@@ -38,15 +38,17 @@ LogicalResult AttentionOp::differentiate(OpBuilder &b,
   Value v = adjoints.residual(getV(), "v");
   o = adjoints.residual(o, "o");
   lse = adjoints.residual(lse, "lse");
-  SmallVector<Value> operands = {dout, q, k, v, o, lse};
-  Value documents;
+  Value documents, rng;
   if (getDocuments())
-    operands.push_back(documents =
-                           adjoints.residual(getDocuments(), "documents"));
+    documents = adjoints.residual(getDocuments(), "documents");
+  if (getRng())
+    rng = adjoints.residual(getRng(), "rng");
   auto backward = AttentionBackwardOp::create(
-      b, getLoc(),
-      TypeRange{getQ().getType(), getK().getType(), getV().getType()}, operands,
-      sharedAttributes<AttentionBackwardOp>(*this));
+      b, getLoc(), getQ().getType(), getK().getType(), getV().getType(), dout,
+      q, k, v, o, lse, documents, rng, getHeadsAttr(), getKvHeadsAttr(),
+      getSequenceAttr(), getCausalAttr(), getWindowSizeAttr(), getScaleAttr(),
+      getSoftcapAttr(), getDropoutAttr(), getStreamAttr(),
+      getDeterministicAttr());
   for (auto [operand, gradient] :
        {std::pair<Value, Value>(getQ(), backward.getDq()),
         {getK(), backward.getDk()},

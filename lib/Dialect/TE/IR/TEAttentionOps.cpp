@@ -148,6 +148,18 @@ template <typename Op> static LogicalResult verifyAttention(Op op, Value lse) {
     if (!op.getCausal())
       return op.emitOpError() << "expected 'causal' beside 'window_size'";
   }
+  // attention-c12
+  const APFloat dropout = op.getDropout();
+  if (dropout.isNegative() || !(dropout < APFloat(1.0f)))
+    return op.emitOpError()
+           << "expected 'dropout' to be from 0 to less than 1, but got "
+           << dropout.convertToFloat();
+  if (dropout.isZero() == static_cast<bool>(op.getRng()))
+    return op.emitOpError()
+           << "expected 'rng' exactly if 'dropout' is more than 0, but got "
+           << dropout.convertToFloat();
+  if (op.getRng() && op.getDocuments())
+    return op.emitOpError() << "expected no 'documents' beside 'dropout'";
   // attention-c6
   return lse ? verifyShape(op, "lse", lse.getType(), {tokens * heads})
              : success();

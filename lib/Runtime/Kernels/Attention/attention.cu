@@ -1,4 +1,6 @@
-//===- attention.cu - gradient of attention sinks -------------------------===//
+//===- attention.cu - kernels beside cuDNN's attention --------------------===//
+//
+// te_attention_seed: one thread derives cuDNN's seed for dropout.
 //
 // te_attention_sink_grad_<type>: a block computes one chunk of 128 tokens of
 // one head. A warp computes the dot product of every eighth token, four at a
@@ -81,6 +83,16 @@ __device__ __forceinline__ void sinkGrad(const AttentionSinkGradArgs &args) {
 } // namespace te::rt::cuda
 
 using namespace te::rt::cuda;
+
+extern "C" __global__ void
+te_attention_seed(const __grid_constant__ AttentionSeedArgs args) {
+  namespace math = te::rt::math;
+  const math::PhiloxWords random = math::philox(
+      0, 0, args.state[1], math::kAttentionDropout, args.state[0], args.stream);
+  args.seed[0] = static_cast<int64_t>(
+      static_cast<uint64_t>(random.word[1]) << 32 | random.word[0]);
+  args.seed[1] = 0;
+}
 
 #define TE_SINK_GRAD(type, T)                                                  \
   extern "C" __global__ void __launch_bounds__(kSinkGradBlock)                 \

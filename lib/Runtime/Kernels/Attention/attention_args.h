@@ -1,6 +1,6 @@
-//===- attention_args.h - arguments of the gradient of sinks --------------===//
+//===- attention_args.h - arguments of kernels beside cuDNN's attention ---===//
 //
-// The kernel and the host code that launches it share this header.
+// The kernels and the host code that launches them share this header.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,6 +20,12 @@ struct AttentionSinkGradArgs {
   float *partial;           // [ceil(tokens / 128), heads]
   int64_t tokens, sequence, headDim, boundaries;
   uint32_t heads;
+};
+
+struct AttentionSeedArgs {
+  const uint32_t *state; // [2], seed and offset
+  int64_t *seed;         // [2], those of cuDNN
+  uint32_t stream;
 };
 
 inline constexpr int kSinkGradBlock = 256;

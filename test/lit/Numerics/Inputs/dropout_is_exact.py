@@ -1,4 +1,4 @@
-"""te.dropout and its gradient have the bits of its definition, with Philox of test/model.
+"""te.dropout and its gradient have the bits of its definition, and te.attention its zeros, with Philox of test/model.
 
 Each case is run alone and with arithmetic around it, with one launch for each op and fused, over several steps that
 advance the state.
@@ -16,12 +16,12 @@ PROBABILITIES = [0.0, 0.1, 0.5, 0.999, 1.0]
 STATES = [(0, 0), (7, 3), (-5, -2)]
 
 
-def factors(count, state, stream, probability):
+def factors(count, state, stream, probability, kind=3):
     """What each of `count` elements is multiplied with."""
     group = np.arange((count + 3) // 4, dtype=np.uint64)
     seed, offset = (np.uint64(word & 0xFFFFFFFF) for word in state)
     words = philox.philox(
-        (group & philox.MASK, group >> np.uint64(32), offset, np.uint64(3)), (seed, np.uint64(stream))
+        (group & philox.MASK, group >> np.uint64(32), offset, np.uint64(kind)), (seed, np.uint64(stream))
     )
     words = np.stack([np.asarray(word, dtype=np.uint64) for word in words], axis=-1).reshape(-1)[:count]
     probability = float(np.float32(probability))
@@ -93,12 +93,59 @@ def gradient(shape, dtype, probability, state, rng):
     forget_last_run()
 
 
+def attention(shape, causal, rng):
+    """Attention of `shape` (batch, sequence, heads, kv_heads, width) in f64 with the same zeros, and its gradients."""
+    batch, length, heads, kv_heads, width = shape
+    tokens, group, probability, state = batch * length, heads // kv_heads, 0.3, (11, -4)
+    of = lambda heads: f"tensor<{tokens}x{heads * width}xf32>"
+    attributes = f"heads = {heads} : i64, kv_heads = {kv_heads} : i64, sequence = {length} : i64{', causal' * causal}"
+    text = f"""func.func @f(%q: {of(heads)} {{te.name = "q"}}, %k: {of(kv_heads)} {{te.name = "k"}}, %v: {of(kv_heads)} {{te.name = "v"}},
+    %s: tensor<2xi32> {{te.name = "s"}}) -> ({of(heads)} {{te.name = "y"}}) {{
+  %y = te.attention %q, %k, %v rng %s {{{attributes}, dropout = {probability} : f32, stream = 9 : i32}} : {of(heads)}, {of(kv_heads)}
+  return %y : {of(heads)}
+}}"""
+    q, dy = (rng.standard_normal((tokens, heads * width)).astype(np.float32) for _ in range(2))
+    k, v = (rng.standard_normal((tokens, kv_heads * width)).astype(np.float32) for _ in range(2))
+    found = run(text, "f", {"q": q, "k": k, "v": v, "s": np.array(state, np.int32), "grad.y": dy}, TARGET, vjp=True)
+    # [batch, heads, sequence, width]
+    heads_of = lambda x: x.astype(np.float64).reshape(batch, length, -1, width).transpose(0, 2, 1, 3)
+    rows_of = lambda x: x.transpose(0, 2, 1, 3).reshape(tokens, -1)
+    q, k, v, dy = heads_of(q), heads_of(k).repeat(group, 1), heads_of(v).repeat(group, 1), heads_of(dy)
+    m = factors(tokens * heads * length, state, 9, probability, 4).reshape(batch, length, heads, length)
+    m = m.transpose(0, 2, 1, 3).astype(np.float64)
+    scores = q @ k.swapaxes(2, 3) / width**0.5
+    if causal:
+        scores = np.where(np.tri(length, dtype=bool), scores, -np.inf)
+    p = np.exp(scores - scores.max(-1, keepdims=True))
+    p /= p.sum(-1, keepdims=True)
+    y = (m * p) @ v
+    dp = m * (dy @ v.swapaxes(2, 3))
+    ds = p * (dp - (dp * p).sum(-1, keepdims=True)) / width**0.5
+    summed = lambda x: x.reshape(batch, kv_heads, group, length, width).sum(2)
+    wanted = {
+        "y": y,
+        "grad.q": ds @ k,
+        "grad.k": summed(ds.swapaxes(2, 3) @ q),
+        "grad.v": summed((m * p).swapaxes(2, 3) @ dy),
+    }
+    for name, value in wanted.items():
+        error = np.abs(found[name] - rows_of(value)).max() / np.abs(value).max()
+        expect(error < 1e-5, f"{name} of attention {shape}{' causal' * causal}: {error}")
+    forget_last_run()
+
+
 rng = np.random.default_rng(0)
 for (i, shape), dtype in itertools.product(enumerate(SHAPES), ("f32", "bf16", "f16")):
     for j, probability in enumerate(PROBABILITIES):
         state = STATES[(i + j) % len(STATES)]
         forward(shape, dtype, probability, state, ("true", "false")[(i + j) % 2], rng)
     gradient(shape, dtype, PROBABILITIES[i % 4], STATES[i % 3], rng)
+
+# On a GPU, cuDNN chooses the zeros of attention.
+if BACKEND == "reference":
+    for shape in ((2, 16, 4, 4, 8), (1, 37, 4, 2, 16), (3, 5, 2, 1, 4)):
+        for causal in (False, True):
+            attention(shape, causal, rng)
 
 # The share of zeros is the probability, and streams, offsets and seeds are independent.
 count = 1 << 20

@@ -85,8 +85,8 @@ func.func @write_after_read(%part: !tert.buffer<16777216>, %a: !tert.buffer<6710
 func.func @attention_beside(%part: !tert.buffer<16777216>, %q: !tert.buffer<1024>, %o: !tert.buffer<1024>, %lse: !tert.buffer<1024>, %y: !tert.buffer<67108864>) {
   %x = tert.alloc "x" activation : !tert.buffer<67108864>
   tert.launch "all_gather" {bytes = 16777216 : i64, group_id = 0 : i32, ranks = 4 : i32} (%part, %x) : !tert.buffer<16777216>, !tert.buffer<67108864>
-  tert.launch "attention" {boundaries = 0 : i64, causal = 1 : i32, has_sinks = 0 : i32, head_dim = 128 : i64, heads = 8 : i64, kv_heads = 8 : i64, scale = 1.0 : f32, sequence = 8192 : i64, softcap = 0.0 : f32, tokens = 8192 : i64, type = 1 : i32, value_dim = 128 : i64, window_left = -1 : i64}
-    (%q, %q, %q, %q, %q, %o, %lse) : !tert.buffer<1024>, !tert.buffer<1024>, !tert.buffer<1024>, !tert.buffer<1024>, !tert.buffer<1024>, !tert.buffer<1024>, !tert.buffer<1024>
+  tert.launch "attention" {boundaries = 0 : i64, causal = 1 : i32, dropout = 0.0 : f32, has_sinks = 0 : i32, head_dim = 128 : i64, heads = 8 : i64, kv_heads = 8 : i64, scale = 1.0 : f32, sequence = 8192 : i64, softcap = 0.0 : f32, stream = 0 : i32, tokens = 8192 : i64, type = 1 : i32, value_dim = 128 : i64, window_left = -1 : i64}
+    (%q, %q, %q, %q, %q, %q, %o, %lse) : !tert.buffer<1024>, !tert.buffer<1024>, !tert.buffer<1024>, !tert.buffer<1024>, !tert.buffer<1024>, !tert.buffer<1024>, !tert.buffer<1024>, !tert.buffer<1024>
   tert.launch "copy" {bytes = 67108864 : i64} (%x, %y) : !tert.buffer<67108864>, !tert.buffer<67108864>
   return
 }
@@ -98,8 +98,8 @@ func.func @attention_beside(%part: !tert.buffer<16777216>, %q: !tert.buffer<1024
 func.func @window_beside(%part: !tert.buffer<16777216>, %q: !tert.buffer<1024>, %o: !tert.buffer<1024>, %lse: !tert.buffer<1024>, %y: !tert.buffer<67108864>) {
   %x = tert.alloc "x" activation : !tert.buffer<67108864>
   tert.launch "all_gather" {bytes = 16777216 : i64, group_id = 0 : i32, ranks = 4 : i32} (%part, %x) : !tert.buffer<16777216>, !tert.buffer<67108864>
-  tert.launch "attention" {boundaries = 0 : i64, causal = 1 : i32, has_sinks = 0 : i32, head_dim = 128 : i64, heads = 8 : i64, kv_heads = 8 : i64, scale = 1.0 : f32, sequence = 8192 : i64, softcap = 0.0 : f32, tokens = 8192 : i64, type = 1 : i32, value_dim = 128 : i64, window_left = 16 : i64}
-    (%q, %q, %q, %q, %q, %o, %lse) : !tert.buffer<1024>, !tert.buffer<1024>, !tert.buffer<1024>, !tert.buffer<1024>, !tert.buffer<1024>, !tert.buffer<1024>, !tert.buffer<1024>
+  tert.launch "attention" {boundaries = 0 : i64, causal = 1 : i32, dropout = 0.0 : f32, has_sinks = 0 : i32, head_dim = 128 : i64, heads = 8 : i64, kv_heads = 8 : i64, scale = 1.0 : f32, sequence = 8192 : i64, softcap = 0.0 : f32, stream = 0 : i32, tokens = 8192 : i64, type = 1 : i32, value_dim = 128 : i64, window_left = 16 : i64}
+    (%q, %q, %q, %q, %q, %q, %o, %lse) : !tert.buffer<1024>, !tert.buffer<1024>, !tert.buffer<1024>, !tert.buffer<1024>, !tert.buffer<1024>, !tert.buffer<1024>, !tert.buffer<1024>, !tert.buffer<1024>
   tert.launch "copy" {bytes = 67108864 : i64} (%x, %y) : !tert.buffer<67108864>, !tert.buffer<67108864>
   return
 }

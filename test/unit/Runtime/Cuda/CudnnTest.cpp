@@ -149,11 +149,12 @@ TEST_F(CudnnAttention, WorkspaceIsThatOfThePlan) {
 TEST_F(CudnnAttention, LaunchesBindEveryBuffer) {
   book().machine.cudnnWorkspaceBytes = 4096;
   ASSERT_STATUS_OK(create(&backend));
-  auto launch = [&](int count, int documents) {
+  auto launch = [&](int count, int documents, int rng) {
     std::vector<void *> buffers;
     EXPECT_STATUS_OK(allocate(count, &buffers));
-    // Without 'boundaries' there are no documents.
-    buffers[documents] = nullptr;
+    // Without 'boundaries' there are no documents, and without 'dropout' there
+    // is no state.
+    buffers[documents] = buffers[rng] = nullptr;
     book().executed.clear();
     book().attentionPointers.clear();
     EXPECT_STATUS_OK(plan->launch(backend->defaultStream(), buffers.data()));
@@ -171,11 +172,13 @@ TEST_F(CudnnAttention, LaunchesBindEveryBuffer) {
   auto forward = shape<attention_params>();
   forward.has_sinks = 1;
   ASSERT_STATUS_OK(backend->plan_attention(forward, &plan));
-  launch(attention_buffers::count_, attention_buffers::documents);
+  launch(attention_buffers::count_, attention_buffers::documents,
+         attention_buffers::rng);
   ASSERT_STATUS_OK(backend->plan_attention_backward(
       shape<attention_backward_params>(), &plan));
   launch(attention_backward_buffers::count_,
-         attention_backward_buffers::documents);
+         attention_backward_buffers::documents,
+         attention_backward_buffers::rng);
 }
 
 // cuDNN's bound includes the position itself: a window of 20 earlier positions
