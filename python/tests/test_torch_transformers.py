@@ -267,7 +267,6 @@ FAMILIES = {
             decoder_attention_heads=4,
             encoder_ffn_dim=128,
             decoder_ffn_dim=128,
-            dropout=0.0,
         ),
         17,
         set(),

@@ -48,7 +48,6 @@ def capture(module: GraphModule, examples: Sequence[torch.Tensor], names: Sequen
     if refused is not None:
         return refused
     casts.without_idle_blocks(flat.graph)
-    as_lookups(flat)
     same_tensors(flat.graph)
     placeholders = [n for n in flat.graph.nodes if n.op == "placeholder"]
     parameters = {
@@ -60,6 +59,7 @@ def capture(module: GraphModule, examples: Sequence[torch.Tensor], names: Sequen
     casts.insert_casts(flat.graph, imports, leaves)
     wanted = {node for node, example in zip(placeholders, examples) if example.requires_grad}
     roots = parameters | wanted
+    as_lookups(flat, dependents(flat.graph, roots))
     patterns.set_apart(frozen_nodes(flat.graph) & dependents(flat.graph, wanted))
     cut_layers(flat.graph, parameters, written_nodes(flat.graph, examples))
     graphs.merge_equal(flat.graph, dependents(flat.graph, roots))

@@ -7,7 +7,7 @@ those that are indexed. As in other embeddings, an index out of range gives a ro
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 import torch
@@ -16,10 +16,10 @@ from torch.fx import Graph, GraphModule, Node
 _aten = torch.ops.aten
 
 
-def as_lookups(module: GraphModule) -> None:
-    """Replaces the `index` ops of floats by integers in a graph."""
+def as_lookups(module: GraphModule, dependent: Set[Node]) -> None:
+    """Replaces those of the nodes `dependent` of a graph that index floats by integers."""
     graph = module.graph
-    for node in [n for n in graph.nodes if n.op == "call_function" and n.target is _aten.index.Tensor]:
+    for node in [n for n in graph.nodes if n in dependent and n.target is _aten.index.Tensor]:
         x, indices = node.args
         places = [axis for axis, index in enumerate(indices) if index is not None]
         given = [indices[axis] for axis in places]
