@@ -116,7 +116,9 @@ def TE_AttentionOp
       is a function of `rng`, a seed and an offset, and of `stream`, as in te.dropout,
       and is not stored. On `reference`, element `(t heads + h) sequence + j` of `m`
       belongs to token `t`, head `h` and position `j` of its sequence, and the counter
-      ends with 4 in place of 3; on `cuda`, cuDNN chooses other zeros.
+      ends with 4 in place of 3; on `cuda`, cuDNN chooses other zeros. Tokens and heads
+      are those of the rank, so ranks with different ones need states with different
+      seeds.
     * With `deterministic = false`, the gradients may have different bits in every
       run. On `cuda`, this saves memory that grows with
       `heads * tokens * sequence`.
@@ -148,7 +150,7 @@ def TE_AttentionOp
     9. (attention-c9) `sinks` is `[heads]`.
     10. (attention-c10) The columns of `v` are one or more.
     11. (attention-c11) `documents` has one or more elements, and with it `sequence` is the number of rows.
-    12. (attention-c12) `dropout` is from 0 to less than 1. It is more than 0 exactly if `rng` is given, and then there are no `documents`.
+    12. (attention-c12) `dropout` is from 0 to less than 1. It is more than 0 exactly if `rng` is given, and then there are no `documents`; `stream` is only given with `rng`.
 
     Example:
 
@@ -165,7 +167,7 @@ def TE_AttentionOp
       : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<256x64xbf16> -> tensor<256x256xbf16>
     %o6 = te.attention %q, %k, %v documents %cu : tensor<9xi32> {heads = 8 : i64, kv_heads = 2 : i64, sequence = 256 : i64, causal}
       : tensor<256x512xbf16>, tensor<256x128xbf16>
-    %o8 = te.attention %q, %k, %v rng %state {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, dropout = 0.1 : f32, stream = 1 : i32}
+    %o7 = te.attention %q, %k, %v rng %state {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, dropout = 0.1 : f32, stream = 1 : i32}
       : tensor<256x512xbf16>, tensor<256x128xbf16>
     ```
   }];
@@ -229,7 +231,7 @@ def TE_AttentionBackwardOp
     %dq2, %dk2, %dv2 = te.attention_backward %do, %q, %k, %v, %o, %lse documents %cu : tensor<9xi32>
       {heads = 8 : i64, kv_heads = 2 : i64, sequence = 256 : i64, causal}
       : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<2048xf32>
-    %dq4, %dk4, %dv4 = te.attention_backward %do, %q, %k, %v, %o, %lse rng %state
+    %dq3, %dk3, %dv3 = te.attention_backward %do, %q, %k, %v, %o, %lse rng %state
       {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, dropout = 0.1 : f32, stream = 1 : i32}
       : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<2048xf32>
     ```

@@ -410,7 +410,7 @@ def TE_DropoutOp
     `y = x * m`, rounded once, where each element of `m` is 0 with `probability`
     and `1 / (1 - probability)` otherwise. With `probability` 1 all of `m` is 0.
 
-    `m` is a function of `state`, `stream` and the position of the element, and is
+    `m` is a function of `rng`, `stream` and the position of the element, and is
     not stored: the gradient computes it again. Element `i`, in storage order, is
     zero if word `i mod 4` of Philox4x32-10 with key `(seed, stream)` and counter
     `(j mod 2^32, j / 2^32, offset, 3)`, with `j = i / 4`, is below
@@ -429,11 +429,11 @@ def TE_DropoutOp
     ```
   }];
   let arguments = (ins Arg<TE_HPTensor, "tensor of any shape">:$x,
-                       Arg<TE_RngState, "seed, offset">:$state,
+                       Arg<TE_RngState, "seed, offset">:$rng,
                        F32Attr:$probability,
                        DefaultValuedAttr<I32Attr, "0">:$stream);
   let results = (outs Res<TE_HPTensor, "type of x">:$y);
-  let assemblyFormat = "$x `rng` $state attr-dict `:` type($x)";
+  let assemblyFormat = "$x `rng` $rng attr-dict `:` type($x)";
   let hasVerifier = 1;
 }
 

@@ -138,14 +138,11 @@ TE_HOST_DEVICE float adamw(const adamw_params &p, float param, float grad,
 /// half of a word is for m, the high half for v.
 TE_HOST_DEVICE PhiloxWords adamwRandom(const adamw_params &p, int64_t group,
                                        float step) {
-  // NVFP4 casts have 0 and 1 where the counter has 2, and dropout has 3.
   return philox(static_cast<uint32_t>(group),
                 static_cast<uint32_t>(static_cast<uint64_t>(group) >> 32),
-                floatToBits(step), 2, static_cast<uint32_t>(p.seed), 0);
+                floatToBits(step), kAdamwMoments, static_cast<uint32_t>(p.seed),
+                0);
 }
-
-/// The last word of the counter in the dropout of elements and of attention.
-inline constexpr uint32_t kElementDropout = 3, kAttentionDropout = 4;
 
 /// What a dropout multiplies element `index` with: 0 with `probability`, and
 /// 1 / (1 - probability) otherwise.

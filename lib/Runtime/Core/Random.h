@@ -34,6 +34,11 @@ TE_HOST_DEVICE PhiloxWords philox(uint32_t c0, uint32_t c1, uint32_t c2,
   return {{c0, c1, c2, c3}};
 }
 
+/// The last word of the counter, by what the words are for: no two of them draw
+/// the same ones. Casts to NVFP4 have their usage, 0 or 1.
+inline constexpr uint32_t kAdamwMoments = 2, kElementDropout = 3,
+                          kAttentionDropout = 4;
+
 /// `x` rounded to bf16: away from zero with the probability of its distance
 /// from the value nearer to zero, towards zero otherwise. `bits` are 16 fair
 /// bits. Infinities and NaN stay as they are.

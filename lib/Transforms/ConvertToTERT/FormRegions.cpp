@@ -188,7 +188,7 @@ private:
   /// The seed and the offset that a dropout reads for each element.
   std::array<Input, 2> wordsOf(DropoutOp op) const {
     auto wordOf = [&](int64_t word) {
-      Input input = inputOf(op.getState());
+      Input input = inputOf(op.getRng());
       input.map = input.map.replaceDimsAndSymbols(
           getAffineConstantExpr(word, op.getContext()), {}, 1, 0);
       input.extent =

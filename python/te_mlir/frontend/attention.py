@@ -45,7 +45,7 @@ class Attention(NamedTuple):
 
     batches: labels below this number are axes of both queries and keys. key: the label that is summed over. widths:
     the axis of each operand that has the elements of a row. out: the labels of the result's axes, or WIDTH. causal:
-    whether it is causal without a mask.
+    whether it is causal without a mask. dropout: the node that has its probability, stream and state.
     """
 
     q: Atom

@@ -316,11 +316,11 @@ func.func @attention(%q: tensor<256x512xbf16>, %k: tensor<256x128xbf16>, %v: ten
     : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<256x64xbf16> -> tensor<256x256xbf16>
   %o6 = te.attention %q, %k, %v documents %cu : tensor<9xi32> {heads = 8 : i64, kv_heads = 2 : i64, sequence = 256 : i64, causal}
     : tensor<256x512xbf16>, tensor<256x128xbf16>
-  %o8 = te.attention %q, %k, %v rng %state {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, dropout = 0.1 : f32, stream = 1 : i32}
+  %o7 = te.attention %q, %k, %v rng %state {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, dropout = 0.1 : f32, stream = 1 : i32}
     : tensor<256x512xbf16>, tensor<256x128xbf16>
   // CHECK: te.attention %{{.*}}, %{{.*}}, %{{.*}} rng %{{.*}} {dropout = 1.000000e-01 : f32, heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, stream = 1 : i32}
   // CHECK: te.attention %{{.*}}, %{{.*}}, %{{.*}} sinks %{{.*}} : tensor<8xf32> documents %{{.*}} : tensor<9xi32> {
-  %o7 = te.attention %q, %k, %v sinks %s : tensor<8xf32> documents %cu : tensor<9xi32> {heads = 8 : i64, kv_heads = 2 : i64, sequence = 256 : i64}
+  %o8 = te.attention %q, %k, %v sinks %s : tensor<8xf32> documents %cu : tensor<9xi32> {heads = 8 : i64, kv_heads = 2 : i64, sequence = 256 : i64}
     : tensor<256x512xbf16>, tensor<256x128xbf16>
   // CHECK: te.attention %{{.*}} {deterministic = false, heads = 8 : i64, kv_heads = 2 : i64, scale = 2.500000e-01 : f32, sequence = 256 : i64} {{.*}} lse tensor<2048xf32>
   %o1, %lse = te.attention %q, %k, %v {heads = 8 : i64, kv_heads = 2 : i64, sequence = 256 : i64, scale = 0.25 : f32, deterministic = false}
@@ -333,12 +333,12 @@ func.func @attention(%q: tensor<256x512xbf16>, %k: tensor<256x128xbf16>, %v: ten
   %dq2, %dk2, %dv2 = te.attention_backward %do, %q, %k, %v, %o, %lse documents %cu : tensor<9xi32>
     {heads = 8 : i64, kv_heads = 2 : i64, sequence = 256 : i64, causal}
     : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<2048xf32>
-  %dq4, %dk4, %dv4 = te.attention_backward %do, %q, %k, %v, %o, %lse rng %state
+  %dq3, %dk3, %dv3 = te.attention_backward %do, %q, %k, %v, %o, %lse rng %state
     {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, dropout = 0.1 : f32, stream = 1 : i32}
     : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<2048xf32>
   // CHECK: te.attention_backward {{.*}} rng %{{.*}} {dropout = 1.000000e-01 : f32,
   // CHECK: te.attention_backward {{.*}} : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<256x64xbf16> -> tensor<256x256xbf16>, tensor<2048xf32>
-  %dq3, %dk3, %dv3 = te.attention_backward %do2, %q, %k, %v2, %o5, %lse2
+  %dq4, %dk4, %dv4 = te.attention_backward %do2, %q, %k, %v2, %o5, %lse2
     {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, causal}
     : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<256x64xbf16> -> tensor<256x256xbf16>, tensor<2048xf32>
   // CHECK: te.attention_sink_grad

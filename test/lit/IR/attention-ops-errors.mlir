@@ -317,8 +317,24 @@ func.func @attention_c12(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %s: tensor<2x
 // -----
 
 func.func @attention_c12_state(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>) {
-  // expected-error @below {{expected 'rng' exactly if 'dropout' is more than 0, but got 5.000000e-01}}
+  // expected-error @below {{expected 'rng', a seed and an offset, for 'dropout' 5.000000e-01}}
   %o = te.attention %q, %k, %k {heads = 4 : i64, kv_heads = 2 : i64, sequence = 8 : i64, dropout = 0.5 : f32} : tensor<8x8xf32>, tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @attention_c12_no_dropout(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %s: tensor<2xi32>) {
+  // expected-error @below {{expected 'rng' and 'stream' only with a 'dropout' of more than 0}}
+  %o = te.attention %q, %k, %k rng %s {heads = 4 : i64, kv_heads = 2 : i64, sequence = 8 : i64} : tensor<8x8xf32>, tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @attention_c12_stream(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>) {
+  // expected-error @below {{expected 'rng' and 'stream' only with a 'dropout' of more than 0}}
+  %o = te.attention %q, %k, %k {heads = 4 : i64, kv_heads = 2 : i64, sequence = 8 : i64, stream = 1 : i32} : tensor<8x8xf32>, tensor<8x4xf32>
   return
 }
 

@@ -142,9 +142,9 @@ LogicalResult SoftmaxOp::differentiate(OpBuilder &b, AdjointContext &adjoints) {
 
 LogicalResult DropoutOp::differentiate(OpBuilder &b, AdjointContext &adjoints) {
   Value dy = adjoints.get(getY());
-  Value state = adjoints.residual(getState(), "rng");
+  Value rng = adjoints.residual(getRng(), "rng");
   adjoints.add(getX(),
-               DropoutOp::create(b, getLoc(), getX().getType(), dy, state,
+               DropoutOp::create(b, getLoc(), getX().getType(), dy, rng,
                                  getProbabilityAttr(), getStreamAttr()));
   return success();
 }

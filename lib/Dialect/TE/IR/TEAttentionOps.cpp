@@ -154,10 +154,13 @@ template <typename Op> static LogicalResult verifyAttention(Op op, Value lse) {
     return op.emitOpError()
            << "expected 'dropout' to be from 0 to less than 1, but got "
            << dropout.convertToFloat();
-  if (dropout.isZero() == static_cast<bool>(op.getRng()))
-    return op.emitOpError()
-           << "expected 'rng' exactly if 'dropout' is more than 0, but got "
-           << dropout.convertToFloat();
+  if (dropout.isNonZero() && !op.getRng())
+    return op.emitOpError() << "expected 'rng', a seed and an offset, for "
+                               "'dropout' "
+                            << dropout.convertToFloat();
+  if (dropout.isZero() && (op.getRng() || op.getStream() != 0))
+    return op.emitOpError() << "expected 'rng' and 'stream' only with a "
+                               "'dropout' of more than 0";
   if (op.getRng() && op.getDocuments())
     return op.emitOpError() << "expected no 'documents' beside 'dropout'";
   // attention-c6

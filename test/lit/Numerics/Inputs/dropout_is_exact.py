@@ -129,6 +129,7 @@ def attention(shape, causal, rng):
         "grad.v": summed((m * p).swapaxes(2, 3) @ dy),
     }
     for name, value in wanted.items():
+        # At most three sums of up to 37 products in f32: off by about 3 * 37 * 2^-24 < 1e-5 of the largest.
         error = np.abs(found[name] - rows_of(value)).max() / np.abs(value).max()
         expect(error < 1e-5, f"{name} of attention {shape}{' causal' * causal}: {error}")
     forget_last_run()
