@@ -83,6 +83,13 @@ void *DeviceBuffers::allocate(int64_t bytes) {
   return pointer;
 }
 
+void *DeviceBuffers::allocateCopy(const std::vector<int32_t> &values) {
+  const auto bytes = static_cast<int64_t>(4 * values.size());
+  void *pointer = allocate(bytes);
+  check(te_rt_copy_to_device(context, pointer, values.data(), bytes), "copy");
+  return pointer;
+}
+
 void *DeviceBuffers::allocateRandom(int64_t count, te_rt_dtype type,
                                     float sigma) {
   // One block of distinct values, repeated: power and numerics behave as on

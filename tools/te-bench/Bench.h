@@ -59,6 +59,7 @@ public:
   /// that decode to finite values for the 8-bit types. Of f4E2M1FN, `count`
   /// is in bytes.
   void *allocateRandom(int64_t count, te_rt_dtype type, float sigma);
+  void *allocateCopy(const std::vector<int32_t> &values);
 
 private:
   te_rt_context *context;

@@ -75,6 +75,7 @@ struct CaseBuffer {
   bool isThere;
   te_table::BufferSize size;
   float sigma;
+  std::vector<int32_t> values = {};
 };
 
 std::vector<CaseBuffer> buffersOf(const KernelCase &test) {
@@ -95,6 +96,8 @@ std::vector<CaseBuffer> buffersOf(const KernelCase &test) {
     buffers.push_back(
         {!buffer.isOptional || llvm::is_contained(test.optional, buffer.name),
          size, sigma});
+    if (buffer.name == "documents")
+      buffers.back().values = test.documents;
   }
   return buffers;
 }
@@ -135,9 +138,12 @@ void KernelBench::run(const KernelCase &test) {
       const auto type = static_cast<te_rt_dtype>(buffer.size.type);
       const int64_t count =
           type == TE_RT_F4E2M1FN ? buffer.size.bytes() : buffer.size.count;
-      set.push_back(buffer.isThere
-                        ? memory.allocateRandom(count, type, buffer.sigma)
-                        : nullptr);
+      if (!buffer.isThere)
+        set.push_back(nullptr);
+      else if (!buffer.values.empty())
+        set.push_back(memory.allocateCopy(buffer.values));
+      else
+        set.push_back(memory.allocateRandom(count, type, buffer.sigma));
     }
   Kernel kernel(context,
                 [&](te_rt_instance *instance) { return plan(instance, test); });

@@ -4,6 +4,7 @@
 
 #include "TEDialect/Runtime/te_runtime_types.h"
 
+#include <algorithm>
 #include <cstdint>
 
 using namespace te::bench;
@@ -261,6 +262,75 @@ void addAttention(Cases &cases) {
       {"attention_sink_grad 2x4096, 32 x 128", "attention_sink_grad", heads});
 }
 
+/// Documents of 1024 to 8192 tokens in 65,536 rows, and as many rows in equal
+/// sequences with the rate that documents are compared with.
+void addDocuments(Cases &cases) {
+  constexpr int64_t tokens = 65536, longest = 8192, heads = 32, kvHeads = 8;
+  std::vector<int32_t> packed = {0};
+  for (int32_t length : {8192, 1024, 3072, 5120, 2048, 1536, 7168, 4096, 1024,
+                         6144, 2560, 8192, 1280, 3584, 4864, 1024, 2048, 2560})
+    packed.push_back(packed.back() + length);
+  std::vector<int32_t> equal;
+  for (int64_t row = 0; row <= tokens; row += longest)
+    equal.push_back(static_cast<int32_t>(row));
+  // Pairs of positions, which 2 products of the forward and 5 of the backward
+  // multiply.
+  auto pairsOf = [](const std::vector<int32_t> &documents, int64_t window) {
+    double pairs = 0;
+    for (size_t d = 0; d + 1 < documents.size(); ++d) {
+      const double length = documents[d + 1] - documents[d];
+      const double seen =
+          window < 0 ? length : std::min<double>(window, length);
+      pairs += seen * (length - seen / 2);
+    }
+    return pairs;
+  };
+  for (int64_t headDim : {64, 128})
+    for (int64_t window : {-1, 1024})
+      for (const std::vector<int32_t> *documents :
+           {static_cast<std::vector<int32_t> *>(nullptr), &equal, &packed}) {
+        const double flops = 4 *
+                             pairsOf(documents ? *documents : equal, window) *
+                             static_cast<double>(heads * headDim);
+        const int64_t boundaries =
+            documents ? static_cast<int64_t>(documents->size()) : 0;
+        const Parameters parameters =
+            kBF16 + Parameters{{"tokens", tokens},
+                               {"sequence", longest},
+                               {"heads", heads},
+                               {"kv_heads", kvHeads},
+                               {"head_dim", headDim},
+                               {"value_dim", headDim},
+                               {"causal", 1},
+                               {"window_left", window < 0 ? -1 : window - 1},
+                               {"scale", 0.1},
+                               {"boundaries", boundaries}};
+        const std::string text =
+            std::string(!documents            ? "8x8192"
+                        : documents == &equal ? "8 documents of 8192"
+                                              : "18 documents") +
+            (window < 0 ? "" : " window 1024") + ", 32/8 x " +
+            std::to_string(headDim);
+        const Names optional = documents ? Names{"documents"} : Names{};
+        const std::vector<int32_t> given =
+            documents ? *documents : std::vector<int32_t>();
+        cases.push_back({"attention " + text,
+                         "attention",
+                         parameters,
+                         optional,
+                         flops,
+                         {},
+                         given});
+        cases.push_back({"attention_backward any order " + text,
+                         "attention_backward",
+                         parameters,
+                         optional,
+                         2.5 * flops,
+                         {},
+                         given});
+      }
+}
+
 /// Updates of a weight of the block.
 void addOptimizers(Cases &cases) {
   for (auto [name, moments] :
@@ -338,6 +408,7 @@ std::vector<KernelCase> te::bench::kernelCases() {
   }
   addLayers(cases);
   addAttention(cases);
+  addDocuments(cases);
   addOptimizers(cases);
   addProducts(cases);
   return cases;

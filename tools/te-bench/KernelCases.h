@@ -22,6 +22,8 @@ struct KernelCase {
   double flops = 0;
   /// Standard deviations of buffers that are not 1.
   std::vector<std::pair<std::string, float>> sigmas = {};
+  /// The values of the buffer of that name.
+  std::vector<int32_t> documents = {};
 };
 
 /// Every row, at the shapes of the Llama-8B MLP block.

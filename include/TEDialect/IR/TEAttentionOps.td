@@ -126,30 +126,31 @@ def TE_AttentionOp
     `documents` are boundaries in device memory, which may differ in every step:
     document `d` is rows `documents[d]` to `documents[d + 1] - 1` of `q`, `k`, `v` and
     `o`, and may be empty. Each document is a sequence by itself, in which positions
-    are counted from its first row. All rows are one sequence in `sequence` and in
-    `lse`. Rows before the first boundary and from the last one on are padding: their
+    are counted from its first row. `sequence` is the most rows that a document may
+    have; on `cuda`, time and memory are smaller if it is not larger than it has to be. Rows before the first boundary and from the last one on are padding: their
     `o` and `lse` are 0, and no other row reads them, whatever they contain. Packed
     documents of lengths `m` and `n` have the boundaries `[0, m, m + n]`. For a padded
     batch, tokens and padding alternate as documents. A boundary that is negative,
-    below the one before it or beyond the rows is an error. On `reference`, the rows of
-    a document have the bits that they have without other documents. Only
-    `reference` has attention with `documents`; for another `target`, it is an error.
+    below the one before it or beyond the rows, and a document of more than `sequence`
+    rows, are errors on `reference`. On `cuda`, where nobody waits for the boundaries,
+    all results are then NaN. On `reference`, the rows of a document have the bits that
+    they have without other documents.
 
     `lse` is a result if the backward needs it. Its elements are in the order
-    `[tokens / sequence, heads, sequence]`.
+    `[tokens / sequence, heads, sequence]`, or `[tokens, heads]` with `documents`.
 
     Constraints:
     1. (attention-c1) The columns of `q` are one or more and a multiple of `heads`, which is one or more.
     2. (attention-c2) `heads` is a multiple of `kv_heads`, which is one or more.
     3. (attention-c3) `k`, `v` and `o` have the sizes given above and the element type of `q`.
-    4. (attention-c4) The rows of `q` are a multiple of `sequence`, which is one or more.
+    4. (attention-c4) `sequence` is one or more. Without `documents`, the rows of `q` are a multiple of it.
     5. (attention-c5) `scale` is finite.
     6. (attention-c6) `lse` is `[tokens * heads]`.
     7. (attention-c7) `window_size` is `[left, 0]`, `left` zero or more, and needs `causal`.
     8. (attention-c8) `softcap` is finite and greater than 0.
     9. (attention-c9) `sinks` is `[heads]`.
     10. (attention-c10) The columns of `v` are one or more.
-    11. (attention-c11) `documents` has one or more elements, and with it `sequence` is the number of rows.
+    11. (attention-c11) `documents` has one or more elements, and with it `sequence` is at most the number of rows.
     12. (attention-c12) `dropout` is from 0 to less than 1. It is more than 0 exactly if `rng` is given, and then there are no `documents`; `stream` is only given with `rng`.
 
     Example:
@@ -165,7 +166,7 @@ def TE_AttentionOp
       : tensor<256x512xbf16>, tensor<256x128xbf16>
     %o5 = te.attention %q, %k, %v2 {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, causal}
       : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<256x64xbf16> -> tensor<256x256xbf16>
-    %o6 = te.attention %q, %k, %v documents %cu : tensor<9xi32> {heads = 8 : i64, kv_heads = 2 : i64, sequence = 256 : i64, causal}
+    %o6 = te.attention %q, %k, %v documents %cu : tensor<9xi32> {heads = 8 : i64, kv_heads = 2 : i64, sequence = 64 : i64, causal}
       : tensor<256x512xbf16>, tensor<256x128xbf16>
     %o7 = te.attention %q, %k, %v rng %state {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, dropout = 0.1 : f32, stream = 1 : i32}
       : tensor<256x512xbf16>, tensor<256x128xbf16>
@@ -229,7 +230,7 @@ def TE_AttentionBackwardOp
       {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, causal}
       : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<2048xf32>
     %dq2, %dk2, %dv2 = te.attention_backward %do, %q, %k, %v, %o, %lse documents %cu : tensor<9xi32>
-      {heads = 8 : i64, kv_heads = 2 : i64, sequence = 256 : i64, causal}
+      {heads = 8 : i64, kv_heads = 2 : i64, sequence = 64 : i64, causal}
       : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<2048xf32>
     %dq3, %dk3, %dv3 = te.attention_backward %do, %q, %k, %v, %o, %lse rng %state
       {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, dropout = 0.1 : f32, stream = 1 : i32}
@@ -273,16 +274,16 @@ def TE_AttentionSinkGradOp
 
     Constraints:
     1. (attention_sink_grad-c1) `sinks` is `[heads]`, where `heads` is one or more and divides the columns of `o`, which are one or more.
-    2. (attention_sink_grad-c2) The rows of `o` are a multiple of `sequence`, which is one or more.
+    2. (attention_sink_grad-c2) `sequence` is one or more. Without `documents`, the rows of `o` are a multiple of it.
     3. (attention_sink_grad-c3) `lse` is `[tokens * heads]`.
-    4. (attention_sink_grad-c4) `documents` has one or more elements, and with it `sequence` is the number of rows.
+    4. (attention_sink_grad-c4) `documents` has one or more elements, and with it `sequence` is at most the number of rows.
 
     Example:
 
     ```mlir
     %ds = te.attention_sink_grad %do, %o, %lse, %s {sequence = 128 : i64}
       : tensor<256x512xbf16>, tensor<2048xf32>, tensor<8xf32>
-    %ds2 = te.attention_sink_grad %do, %o, %lse, %s documents %cu : tensor<9xi32> {sequence = 256 : i64}
+    %ds2 = te.attention_sink_grad %do, %o, %lse, %s documents %cu : tensor<9xi32> {sequence = 64 : i64}
       : tensor<256x512xbf16>, tensor<2048xf32>, tensor<8xf32>
     ```
   }];

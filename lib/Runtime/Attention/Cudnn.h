@@ -21,9 +21,11 @@ namespace te::rt::cuda {
 /// Device pointers of one launch, for the tensors of its graph. The forward
 /// reads sinks and writes o and lse; the backward reads these and dout, and
 /// writes the gradients. `seed` and the offset after it are i64, for dropout.
+/// `lengths` and `offsets` are those of AttentionDocumentsArgs.
 struct AttentionBuffers {
   void *q = nullptr, *k = nullptr, *v = nullptr, *o = nullptr, *lse = nullptr;
   void *sinks = nullptr, *seed = nullptr;
+  void *lengths = nullptr, *offsets = nullptr;
   void *dout = nullptr, *dq = nullptr, *dk = nullptr, *dv = nullptr;
 };
 

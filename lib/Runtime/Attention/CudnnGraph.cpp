@@ -9,9 +9,15 @@
 // return. Its deterministic backward stores the gradients of all scores in
 // scratch memory (on Hopper); the other backward adds rows of dq with atomics.
 //
+// Documents are the batch: a matrix has ragged offsets, the element where each
+// document begins, and each document has a length. lse is then [tokens, heads],
+// because the frontend sizes scratch memory by that layout.
+//
 //===----------------------------------------------------------------------===//
 
 #include "Attention/Cudnn.h"
+
+#include "Kernels/Attention/attention_args.h"
 
 #include "TEDialect/Runtime/te_runtime_types.h"
 
@@ -19,6 +25,7 @@
 #define CUDNN_FRONTEND_SKIP_JSON_LIB
 #include <cudnn_frontend.h>
 
+#include <algorithm>
 #include <exception>
 #include <optional>
 #include <unordered_map>
@@ -55,7 +62,9 @@ enum Uid : int64_t {
   Dout,
   Dq,
   Dk,
-  Dv
+  Dv,
+  Lengths,
+  Offsets // and the next kDistances
 };
 
 /// Calls `body`, which returns a Status, and converts an exception to one.
@@ -85,6 +94,10 @@ public:
   Graph(cudnnHandle_t handle) : handle(handle) {}
 
   template <typename Params> Status build(const Params &params) {
+    boundaries = params.boundaries;
+    // cuDNN has no backward of sequences of one token.
+    rows = boundaries == 0 ? params.sequence
+                           : std::max<int64_t>(params.sequence, 2);
     graph
         .set_io_data_type(params.type == TE_RT_F16 ? fe::DataType_t::HALF
                                                    : fe::DataType_t::BFLOAT16)
@@ -108,12 +121,22 @@ public:
           "cudnnSetStream"));
       auto *const seed = static_cast<int64_t *>(buffers.seed);
       std::unordered_map<int64_t, void *> pointers = {
-          {Q, buffers.q},       {K, buffers.k},
-          {V, buffers.v},       {O, buffers.o},
-          {Lse, buffers.lse},   {Sinks, buffers.sinks},
-          {Dout, buffers.dout}, {Dq, buffers.dq},
-          {Dk, buffers.dk},     {Dv, buffers.dv},
-          {Seed, seed},         {Offset, seed ? seed + 1 : nullptr}};
+          {Q, buffers.q},
+          {K, buffers.k},
+          {V, buffers.v},
+          {O, buffers.o},
+          {Lse, buffers.lse},
+          {Sinks, buffers.sinks},
+          {Dout, buffers.dout},
+          {Dq, buffers.dq},
+          {Dk, buffers.dk},
+          {Dv, buffers.dv},
+          {Seed, seed},
+          {Offset, seed ? seed + 1 : nullptr},
+          {Lengths, buffers.lengths}};
+      for (int n = 0; buffers.offsets && n < kDistances; ++n)
+        pointers[Offsets + n] =
+            static_cast<int64_t *>(buffers.offsets) + n * boundaries;
       // A forward has no gradients; the graph has no such tensors.
       std::erase_if(pointers, [](const auto &each) { return !each.second; });
       return check(graph.execute(handle, pointers, workspace),
@@ -124,32 +147,61 @@ public:
 private:
   using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 
-  /// How many heads a matrix of tokens has, and the size of each.
+  /// How many heads a matrix of tokens has, the size of each, and the matrix
+  /// whose distance from row to row it has.
   struct Heads {
     int64_t count, size;
+    int distance;
   };
   template <typename Params> struct Shape {
     explicit Shape(const Params &p)
-        : q{p.heads, p.head_dim}, k{p.kv_heads, p.head_dim},
-          v{p.kv_heads, p.value_dim}, o{p.heads, p.value_dim} {}
+        : q{p.heads, p.head_dim, kQueries}, k{p.kv_heads, p.head_dim, kKeys},
+          v{p.kv_heads, p.value_dim, kValues},
+          o{p.heads, p.value_dim, kOutputs} {}
     Heads q, k, v, o;
   };
 
+  template <typename Params> static int64_t batchOf(const Params &p) {
+    return p.boundaries == 0 ? p.tokens / p.sequence : p.boundaries - 1;
+  }
+
+  /// A tensor of numbers [size, 1, 1, 1]; the same for the same `uid`.
+  Tensor numbers(int64_t uid, int64_t size, fe::DataType_t type) {
+    Tensor &tensor = tables[uid];
+    if (!tensor)
+      tensor = graph.tensor(fe::graph::Tensor_attributes()
+                                .set_uid(uid)
+                                .set_dim({size, 1, 1, 1})
+                                .set_stride({1, 1, 1, 1})
+                                .set_data_type(type));
+    return tensor;
+  }
+
+  void setOffsets(fe::graph::Tensor_attributes &tensor, int distance) {
+    if (boundaries != 0)
+      tensor.set_ragged_offset(
+          numbers(Offsets + distance, boundaries, fe::DataType_t::INT64));
+  }
+
   /// Sets the shape and strides of `tensor` to the heads of a matrix of tokens.
   template <typename Params>
-  static void asHeads(fe::graph::Tensor_attributes &tensor, Uid uid,
-                      const Params &p, Heads heads) {
+  void asHeads(fe::graph::Tensor_attributes &tensor, Uid uid, const Params &p,
+               Heads heads) {
     const int64_t columns = heads.count * heads.size;
     tensor.set_uid(uid)
-        .set_dim({p.tokens / p.sequence, heads.count, p.sequence, heads.size})
-        .set_stride({p.sequence * columns, heads.size, columns, 1});
+        .set_dim({batchOf(p), heads.count, rows, heads.size})
+        .set_stride({rows * columns, heads.size, columns, 1});
+    setOffsets(tensor, heads.distance);
   }
   template <typename Params>
-  static void asLse(fe::graph::Tensor_attributes &tensor, const Params &p) {
+  void asLse(fe::graph::Tensor_attributes &tensor, const Params &p) {
+    using Strides = std::vector<int64_t>;
     tensor.set_uid(Lse)
-        .set_dim({p.tokens / p.sequence, p.heads, p.sequence, 1})
-        .set_stride({p.heads * p.sequence, p.sequence, 1, 1})
+        .set_dim({batchOf(p), p.heads, rows, 1})
+        .set_stride(boundaries == 0 ? Strides{p.heads * rows, rows, 1, 1}
+                                    : Strides{p.heads * rows, 1, p.heads, 1})
         .set_data_type(fe::DataType_t::FLOAT);
+    setOffsets(tensor, kSums);
   }
 
   template <typename Params>
@@ -159,10 +211,30 @@ private:
     return graph.tensor(tensor);
   }
   template <typename Params>
-  static void output(const Tensor &tensor, Uid uid, const Params &p,
-                     Heads heads) {
+  void output(const Tensor &tensor, Uid uid, const Params &p, Heads heads) {
     asHeads(*tensor, uid, p, heads);
     tensor->set_output(true);
+  }
+
+  /// The rows after the end of a document are masked. With a score modifier,
+  /// the modifier does that.
+  template <typename Options, typename Params>
+  void setDocuments(Options &options, const Params &p) {
+    if (boundaries == 0)
+      return;
+    const Tensor lengths = lengthsOf(p);
+    options.set_padding_mask(p.softcap == 0.0f)
+        .set_seq_len_q(lengths)
+        .set_seq_len_kv(lengths);
+    if constexpr (requires { options.set_max_total_seq_len_q(p.tokens); })
+      options.set_max_total_seq_len_q(p.tokens).set_max_total_seq_len_kv(
+          p.tokens);
+  }
+  /// Null without documents.
+  template <typename Params> Tensor lengthsOf(const Params &p) {
+    return boundaries == 0
+               ? nullptr
+               : numbers(Lengths, batchOf(p), fe::DataType_t::INT32);
   }
 
   /// Sets the mask in the terms of the frontend: its left bound includes the
@@ -183,7 +255,7 @@ private:
   /// the backward only differentiates the cap: masked scores have weight 0, so
   /// the gradient that it gets for them is 0.
   template <typename Options, typename Params>
-  static void setScores(Options &options, const Params &p) {
+  void setScores(Options &options, const Params &p) {
     const Mask mask(p);
     if (p.softcap == 0.0f) {
       options.set_causal_mask(p.causal != 0);
@@ -195,13 +267,15 @@ private:
     using SubGraph = std::shared_ptr<fe::graph::Graph>;
     auto cap = std::make_shared<modifiers::Softcap>();
     auto bound = std::make_shared<fe::graph::Tensor_attributes>(p.softcap);
-    options.set_score_mod(
-        [=, s = p.sequence](const SubGraph &sub, const Tensor &scores) {
-          return modifiers::sliding_window_mask(
-              sub, cap->forward(sub, scores, bound),
-              fe::DiagonalAlignment_t::TOP_LEFT, mask.left, mask.right, s, s,
-              /*s_q_ptr=*/nullptr, /*s_kv_ptr=*/nullptr);
-        });
+    options.set_score_mod([=, s = rows, lengths = lengthsOf(p)](
+                              const SubGraph &sub, const Tensor &scores) {
+      const Tensor seen = modifiers::sliding_window_mask(
+          sub, cap->forward(sub, scores, bound),
+          fe::DiagonalAlignment_t::TOP_LEFT, mask.left, mask.right, s, s,
+          /*s_q_ptr=*/nullptr, /*s_kv_ptr=*/nullptr);
+      return lengths ? modifiers::padding_mask(sub, seen, lengths, lengths)
+                     : seen;
+    });
     if constexpr (requires { options.set_score_mod_bprop(nullptr); })
       options.set_score_mod_bprop([=](const SubGraph &sub, const Tensor &ds) {
         return cap->backward(sub, ds, bound);
@@ -212,14 +286,8 @@ private:
   void setDropout(Options &options, const Params &p) {
     if (p.dropout == 0.0f)
       return;
-    auto number = [&](Uid uid) {
-      return graph.tensor(fe::graph::Tensor_attributes()
-                              .set_uid(uid)
-                              .set_dim({1, 1, 1, 1})
-                              .set_stride({1, 1, 1, 1})
-                              .set_data_type(fe::DataType_t::INT64));
-    };
-    options.set_dropout(p.dropout, number(Seed), number(Offset));
+    options.set_dropout(p.dropout, numbers(Seed, 1, fe::DataType_t::INT64),
+                        numbers(Offset, 1, fe::DataType_t::INT64));
   }
 
   void add(const attention_params &p) {
@@ -229,6 +297,7 @@ private:
                        .set_generate_stats(true)
                        .set_attn_scale(p.scale);
     setScores(options, p);
+    setDocuments(options, p);
     setDropout(options, p);
     if (p.has_sinks)
       options.set_sink_token(
@@ -253,6 +322,7 @@ private:
                        .set_attn_scale(p.scale)
                        .set_deterministic_algorithm(p.deterministic != 0);
     setScores(options, p);
+    setDocuments(options, p);
     setDropout(options, p);
     fe::graph::Tensor_attributes lse;
     asLse(lse, p);
@@ -267,7 +337,10 @@ private:
 
   cudnnHandle_t handle;
   fe::graph::Graph graph;
-  int64_t bytes = 0;
+  std::unordered_map<int64_t, Tensor> tables;
+  int64_t boundaries = 0, bytes = 0;
+  /// Of the longest sequence.
+  int64_t rows = 0;
 };
 
 class LoadedCudnn final : public Cudnn {

@@ -102,13 +102,15 @@ template <typename Params> Checks checkWindow(const Params &p) {
                           "'causal'",
                           to_string(p.window_left));
 }
-/// 'tokens' is a multiple of 'sequence'. Boundaries divide all of them.
+/// 'sequence' divides the tokens, or bounds the length of documents.
 template <typename Params>
 Checks checkBoundaries(Checks checks, const Params &p) {
-  return checks.require(p.boundaries == 0 || p.tokens <= p.sequence,
-                        "'sequence' to be 'tokens' (" + to_string(p.tokens) +
-                            ") with 'boundaries'",
-                        to_string(p.sequence));
+  return p.boundaries == 0
+             ? checks.multiple("tokens", p.tokens, p.sequence)
+             : checks.require(p.sequence <= std::max<int64_t>(p.tokens, 1),
+                              "'sequence' to be at most 'tokens' (" +
+                                  to_string(p.tokens) + ") with 'boundaries'",
+                              to_string(p.sequence));
 }
 /// Some weights are kept, and documents have none.
 template <typename Params> Checks checkDropout(Checks checks, const Params &p) {

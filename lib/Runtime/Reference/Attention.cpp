@@ -60,9 +60,12 @@ Head loadHead(const void *matrix, const Place &place) {
   return head;
 }
 
-/// The place of a row's lse, [tokens / sequence, heads, sequence].
+/// The place of a row's lse, [tokens / sequence, heads, sequence], or
+/// [tokens, heads] with documents.
 template <typename Params>
 int64_t lseIndex(const Params &p, int64_t head, int64_t row) {
+  if (p.boundaries != 0)
+    return row * p.heads + head;
   return (row / p.sequence * p.heads + head) * p.sequence + row % p.sequence;
 }
 
@@ -159,7 +162,8 @@ template <typename Params> int64_t workOf(const Params &p) {
   return p.tokens * p.heads * p.sequence * std::max(p.head_dim, p.value_dim);
 }
 
-/// Boundaries do not decrease and are rows, or the end of them.
+/// Boundaries do not decrease and are rows, or the end of them. No document is
+/// longer than a sequence.
 template <typename Params>
 Status checkBoundaries(const Params &p, const void *documents) {
   const auto *begins = static_cast<const int32_t *>(documents);
@@ -172,6 +176,11 @@ Status checkBoundaries(const Params &p, const void *documents) {
                   (d == 0 ? "" : ", the boundary before it,") + " to the " +
                   std::to_string(p.tokens) + " rows, but got " +
                   std::to_string(begins[d])};
+    if (d != 0 && begins[d] - least > p.sequence)
+      return {TE_RT_INVALID_ARGUMENT,
+              "expected document " + std::to_string(d - 1) +
+                  " to have at most 'sequence' (" + std::to_string(p.sequence) +
+                  ") rows, but got " + std::to_string(begins[d] - least)};
     least = begins[d];
   }
   return Status::ok();

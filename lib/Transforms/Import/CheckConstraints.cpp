@@ -82,32 +82,11 @@ static unsigned reportGroupSizes(ModuleOp module, bool asWarnings) {
   return violations;
 }
 
-/// Reports attention with documents, which only the reference backend has.
-static unsigned reportDocuments(ModuleOp module, StepTarget target,
-                                bool asWarnings) {
-  if (!target.target || target.target == support::Target::Reference)
-    return 0;
-  unsigned violations = 0;
-  auto report = [&](auto op) {
-    if (!op.getDocuments())
-      return;
-    ++violations;
-    withData(asWarnings ? op.emitWarning() : op.emitError(),
-             {code::kNoKernel, innermostName(op.getLoc())})
-        << "expected no 'documents', because only 'target=reference' has "
-           "attention with them";
-  };
-  module.walk([&](AttentionOp op) { report(op); });
-  module.walk([&](AttentionBackwardOp op) { report(op); });
-  return violations;
-}
-
 unsigned te::reportConstraintViolations(ModuleOp module, StepTarget target,
                                         bool asWarnings) {
   unsigned violations = 0;
   StepConstraints constraints = collectStepConstraints(module, target);
   violations += reportGroupSizes(module, asWarnings);
-  violations += reportDocuments(module, target, asWarnings);
   for (const StepRefusal &refusal : constraints.refusals) {
     ++violations;
     InFlightDiagnostic diagnostic = withData(

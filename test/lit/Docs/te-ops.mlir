@@ -303,7 +303,7 @@ func.func @attention(%q: tensor<256x512xbf16>, %k: tensor<256x128xbf16>, %v: ten
   // CHECK: te.attention %{{.*}} {causal, heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, softcap = 5.000000e+01 : f32}
   // CHECK: te.attention %{{.*}}, %{{.*}}, %{{.*}} sinks %{{.*}} : tensor<8xf32> {causal, heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64}
   // CHECK: te.attention {{.*}} : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<256x64xbf16> -> tensor<256x256xbf16>
-  // CHECK: te.attention %{{.*}}, %{{.*}}, %{{.*}} documents %{{.*}} : tensor<9xi32> {causal, heads = 8 : i64, kv_heads = 2 : i64, sequence = 256 : i64}
+  // CHECK: te.attention %{{.*}}, %{{.*}}, %{{.*}} documents %{{.*}} : tensor<9xi32> {causal, heads = 8 : i64, kv_heads = 2 : i64, sequence = 64 : i64}
   %o = te.attention %q, %k, %v {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, causal}
     : tensor<256x512xbf16>, tensor<256x128xbf16>
   %o2 = te.attention %q, %k, %v {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, causal, window_size = array<i64: 31, 0>}
@@ -314,24 +314,24 @@ func.func @attention(%q: tensor<256x512xbf16>, %k: tensor<256x128xbf16>, %v: ten
     : tensor<256x512xbf16>, tensor<256x128xbf16>
   %o5 = te.attention %q, %k, %v2 {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, causal}
     : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<256x64xbf16> -> tensor<256x256xbf16>
-  %o6 = te.attention %q, %k, %v documents %cu : tensor<9xi32> {heads = 8 : i64, kv_heads = 2 : i64, sequence = 256 : i64, causal}
+  %o6 = te.attention %q, %k, %v documents %cu : tensor<9xi32> {heads = 8 : i64, kv_heads = 2 : i64, sequence = 64 : i64, causal}
     : tensor<256x512xbf16>, tensor<256x128xbf16>
   %o7 = te.attention %q, %k, %v rng %state {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, dropout = 0.1 : f32, stream = 1 : i32}
     : tensor<256x512xbf16>, tensor<256x128xbf16>
   // CHECK: te.attention %{{.*}}, %{{.*}}, %{{.*}} rng %{{.*}} {dropout = 1.000000e-01 : f32, heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, stream = 1 : i32}
   // CHECK: te.attention %{{.*}}, %{{.*}}, %{{.*}} sinks %{{.*}} : tensor<8xf32> documents %{{.*}} : tensor<9xi32> {
-  %o8 = te.attention %q, %k, %v sinks %s : tensor<8xf32> documents %cu : tensor<9xi32> {heads = 8 : i64, kv_heads = 2 : i64, sequence = 256 : i64}
+  %o8 = te.attention %q, %k, %v sinks %s : tensor<8xf32> documents %cu : tensor<9xi32> {heads = 8 : i64, kv_heads = 2 : i64, sequence = 64 : i64}
     : tensor<256x512xbf16>, tensor<256x128xbf16>
   // CHECK: te.attention %{{.*}} {deterministic = false, heads = 8 : i64, kv_heads = 2 : i64, scale = 2.500000e-01 : f32, sequence = 256 : i64} {{.*}} lse tensor<2048xf32>
   %o1, %lse = te.attention %q, %k, %v {heads = 8 : i64, kv_heads = 2 : i64, sequence = 256 : i64, scale = 0.25 : f32, deterministic = false}
     : tensor<256x512xbf16>, tensor<256x128xbf16> lse tensor<2048xf32>
   // CHECK: te.attention_backward
-  // CHECK: te.attention_backward {{.*}} documents %{{.*}} : tensor<9xi32> {causal, heads = 8 : i64, kv_heads = 2 : i64, sequence = 256 : i64} : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<2048xf32>
+  // CHECK: te.attention_backward {{.*}} documents %{{.*}} : tensor<9xi32> {causal, heads = 8 : i64, kv_heads = 2 : i64, sequence = 64 : i64} : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<2048xf32>
   %dq, %dk, %dv = te.attention_backward %do, %q, %k, %v, %o, %lse
     {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, causal}
     : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<2048xf32>
   %dq2, %dk2, %dv2 = te.attention_backward %do, %q, %k, %v, %o, %lse documents %cu : tensor<9xi32>
-    {heads = 8 : i64, kv_heads = 2 : i64, sequence = 256 : i64, causal}
+    {heads = 8 : i64, kv_heads = 2 : i64, sequence = 64 : i64, causal}
     : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<2048xf32>
   %dq3, %dk3, %dv3 = te.attention_backward %do, %q, %k, %v, %o, %lse rng %state
     {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, dropout = 0.1 : f32, stream = 1 : i32}
@@ -342,10 +342,10 @@ func.func @attention(%q: tensor<256x512xbf16>, %k: tensor<256x128xbf16>, %v: ten
     {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, causal}
     : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<256x64xbf16> -> tensor<256x256xbf16>, tensor<2048xf32>
   // CHECK: te.attention_sink_grad
-  // CHECK: te.attention_sink_grad {{.*}} documents %{{.*}} : tensor<9xi32> {sequence = 256 : i64}
+  // CHECK: te.attention_sink_grad {{.*}} documents %{{.*}} : tensor<9xi32> {sequence = 64 : i64}
   %ds = te.attention_sink_grad %do, %o, %lse, %s {sequence = 128 : i64}
     : tensor<256x512xbf16>, tensor<2048xf32>, tensor<8xf32>
-  %ds2 = te.attention_sink_grad %do, %o, %lse, %s documents %cu : tensor<9xi32> {sequence = 256 : i64}
+  %ds2 = te.attention_sink_grad %do, %o, %lse, %s documents %cu : tensor<9xi32> {sequence = 64 : i64}
     : tensor<256x512xbf16>, tensor<2048xf32>, tensor<8xf32>
   return
 }

@@ -293,8 +293,8 @@ func.func @rope_c4(%x: tensor<4x8xf32>, %cos: tensor<3x2xf32>, %p: tensor<3xi32>
 // -----
 
 func.func @attention_c11(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %cu: tensor<3xi32>) {
-  // expected-error @below {{expected 'sequence' to be the number of rows (8) with 'documents', but got 4}}
-  %o = te.attention %q, %k, %k documents %cu : tensor<3xi32> {heads = 4 : i64, kv_heads = 2 : i64, sequence = 4 : i64} : tensor<8x8xf32>, tensor<8x4xf32>
+  // expected-error @below {{expected 'sequence', the rows of the longest of 'documents', to be from 1 to the number of rows (8), but got 9}}
+  %o = te.attention %q, %k, %k documents %cu : tensor<3xi32> {heads = 4 : i64, kv_heads = 2 : i64, sequence = 9 : i64} : tensor<8x8xf32>, tensor<8x4xf32>
   return
 }
 
@@ -357,15 +357,15 @@ func.func @documents_of_i64(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %cu: tenso
 // -----
 
 func.func @attention_backward_c1_documents(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %lse: tensor<32xf32>, %cu: tensor<3xi32>) {
-  // expected-error @below {{expected 'sequence' to be the number of rows (8) with 'documents', but got 2}}
-  %dq, %dk, %dv = te.attention_backward %q, %q, %k, %k, %q, %lse documents %cu : tensor<3xi32> {heads = 4 : i64, kv_heads = 2 : i64, sequence = 2 : i64} : tensor<8x8xf32>, tensor<8x4xf32>, tensor<32xf32>
+  // expected-error @below {{expected 'sequence', the rows of the longest of 'documents', to be from 1 to the number of rows (8), but got 0}}
+  %dq, %dk, %dv = te.attention_backward %q, %q, %k, %k, %q, %lse documents %cu : tensor<3xi32> {heads = 4 : i64, kv_heads = 2 : i64, sequence = 0 : i64} : tensor<8x8xf32>, tensor<8x4xf32>, tensor<32xf32>
   return
 }
 
 // -----
 
 func.func @attention_sink_grad_c4(%o: tensor<8x8xf32>, %lse: tensor<32xf32>, %s: tensor<4xf32>, %cu: tensor<3xi32>) {
-  // expected-error @below {{expected 'sequence' to be the number of rows (8) with 'documents', but got 4}}
-  %ds = te.attention_sink_grad %o, %o, %lse, %s documents %cu : tensor<3xi32> {sequence = 4 : i64} : tensor<8x8xf32>, tensor<32xf32>, tensor<4xf32>
+  // expected-error @below {{expected 'sequence', the rows of the longest of 'documents', to be from 1 to the number of rows (8), but got 9}}
+  %ds = te.attention_sink_grad %o, %o, %lse, %s documents %cu : tensor<3xi32> {sequence = 9 : i64} : tensor<8x8xf32>, tensor<32xf32>, tensor<4xf32>
   return
 }

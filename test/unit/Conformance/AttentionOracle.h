@@ -5,6 +5,8 @@
 
 #include "Conformance/Oracle.h"
 
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <limits>
 #include <string>
@@ -113,6 +115,26 @@ private:
   std::vector<double> sinkTerms = std::vector<double>(s.heads);
   double worst = 0;
 };
+
+/// Whether values are within the bound plus one rounding to the type of
+/// `actual`.
+inline void expectWithin(const Bounded &expected, const Array &actual,
+                         const std::string &what) {
+  double size = 0, room = 0;
+  for (size_t i = 0; i < actual.size(); ++i) {
+    const double value = expected.value[i], bound = expected.bound[i];
+    const double rounding =
+        unitRoundoff(actual.type) * (std::fabs(value) + bound) + 0x1p-25;
+    ASSERT_LE(std::fabs(actual.at(i) - value), bound + rounding)
+        << what << " at " << i << ": expected " << value << ", but got "
+        << actual.at(i);
+    size = std::max(size, std::fabs(value));
+    room += (bound + rounding) / static_cast<double>(actual.size());
+  }
+  // A bound as large as the values would check nothing. If a position attends
+  // only to itself, the gradients of q and k are 0.
+  EXPECT_TRUE(room < 0.1 * size || size == 0) << what;
+}
 
 } // namespace te::conformance
 

@@ -119,26 +119,6 @@ protected:
                    .find("cuDNN has no engine for this attention") !=
                std::string::npos;
   }
-
-  /// Whether values are within the bound plus one rounding to the type of
-  /// `actual`.
-  static void expectWithin(const Bounded &expected, const Array &actual,
-                           const std::string &what) {
-    double size = 0, room = 0;
-    for (size_t i = 0; i < actual.size(); ++i) {
-      const double value = expected.value[i], bound = expected.bound[i];
-      const double rounding =
-          unitRoundoff(actual.type) * (std::fabs(value) + bound) + 0x1p-25;
-      ASSERT_LE(std::fabs(actual.at(i) - value), bound + rounding)
-          << what << " at " << i << ": expected " << value << ", but got "
-          << actual.at(i);
-      size = std::max(size, std::fabs(value));
-      room += (bound + rounding) / static_cast<double>(actual.size());
-    }
-    // A bound as large as the values would check nothing. If a position attends
-    // only to itself, the gradients of q and k are 0.
-    EXPECT_TRUE(room < 0.1 * size || size == 0) << what;
-  }
 };
 
 TEST_P(Attention, MeetsTheDefinition) {

@@ -91,18 +91,17 @@ TEST_P(Errors, AttentionSizes) {
     return TE_PLAN(attention_sink_grad, tokens, sequence, heads, headDim, type,
                    boundaries);
   };
-  // Documents divide the rows in place of 'sequence'.
-  const std::initializer_list<const char *> oneSequence = {
-      "'sequence' to be 'tokens' (8) with 'boundaries'", "4"};
+  // 'sequence' bounds the length of documents.
+  const std::initializer_list<const char *> tooLong = {
+      "'sequence' to be at most 'tokens' (8) with 'boundaries'", "9"};
   EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
-                      attention(8, 4, 4, 2, 64, 1, -1, 1, 0, 0, 3),
-                      oneSequence));
+                      attention(8, 9, 4, 2, 64, 1, -1, 1, 0, 0, 3), tooLong));
   EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
-                      TE_PLAN(attention_backward, 8, 4, 4, 2, 64, 64,
+                      TE_PLAN(attention_backward, 8, 9, 4, 2, 64, 64,
                               TE_RT_BF16, 0, -1, 1.0f, 0.0f, 1, 3, 0.0f, 0),
-                      oneSequence));
+                      tooLong));
   EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
-                      sinkGrad(8, 4, 4, 64, TE_RT_BF16, 3), oneSequence));
+                      sinkGrad(8, 9, 4, 64, TE_RT_BF16, 3), tooLong));
   EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
                       attention(8, 8, 4, 2, 64, 1, -1, 1, 0, 0, -1),
                       {"'boundaries' to be zero or more", "-1"}));

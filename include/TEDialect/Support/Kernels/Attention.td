@@ -19,10 +19,11 @@ def attention : Kernel<Attention> {
     l, is multiplied by 0 where word e mod 4 of Philox4x32-10 with key (seed, stream) and counter
     (e / 4 mod 2^32, e / 2^34, offset, 4), for e = (i * heads + h) * sequence + j with i
     among all tokens, is below dropout * 2^32, and by 1 / (1 - dropout) elsewhere. lse is f32[tokens / sequence, heads, sequence].
-    With `boundaries`, which is 0 for none, documents is i32[boundaries], sequence is tokens, and rows
-    documents[d] to documents[d + 1] - 1 are computed as a sequence of that length. All
-    other rows are not read, and their o and lse are 0. Boundaries that decrease or are not
-    from 0 to tokens are refused. The cuda backend has no attention with boundaries. It sums in
+    With `boundaries`, which is 0 for none, documents is i32[boundaries], and rows
+    documents[d] to documents[d + 1] - 1 are computed as a sequence of that length, which is
+    at most `sequence`. lse is then f32[tokens, heads]. All other rows are not read, and their
+    o and lse are 0. Boundaries that decrease, are not from 0 to tokens or are more than
+    `sequence` apart are refused; the cuda backend fills all results with NaN instead. It sums in
     another order, uses a tanh of its own, and rounds exp(s - m) to the type before it
     multiplies by v (docs/how_it_works/numerics.md has the bound). It supports bf16 and
     f16, and may read masked elements: a NaN there can reach o. Its dropout has other zeros.
@@ -43,9 +44,9 @@ def attention : Kernel<Attention> {
   let Relations = [Fits<"heads", "head_dim">, Fits<"heads", "value_dim">,
                    FitsText<"'tokens' and 'heads' times 'head_dim'", "tokens", "heads * head_dim">,
                    FitsText<"'tokens' and 'heads' times 'value_dim'", "tokens", "heads * value_dim">,
-                   Multiple<"tokens", "sequence">,
                    Multiple<"heads", "kv_heads">];
   let HasRule = 1;
+  let Meaning = 2;
 }
 
 def attention_backward : Kernel<Attention> {
@@ -59,7 +60,7 @@ def attention_backward : Kernel<Attention> {
     in f32, with sums in order (h runs over the heads of the key-value head), each
     rounded once. The cuda backend differs as described for attention. With
     `deterministic` it gives the same bits every time, and uses scratch memory of
-    heads * tokens * sequence elements. With `dropout`, that of attention, do v in ds and p
+    heads * tokens * sequence elements, or heads * (boundaries - 1) * sequence². With `dropout`, that of attention, do v in ds and p
     in dv are multiplied by the factor of attention. `boundaries` are those of attention; dq, dk and dv of
     rows outside the documents are 0.
   }];
@@ -82,10 +83,10 @@ def attention_backward : Kernel<Attention> {
   let Relations = [Fits<"heads", "head_dim">, Fits<"heads", "value_dim">,
                    FitsText<"'tokens' and 'heads' times 'head_dim'", "tokens", "heads * head_dim">,
                    FitsText<"'tokens' and 'heads' times 'value_dim'", "tokens", "heads * value_dim">,
-                   Multiple<"tokens", "sequence">,
                    Multiple<"heads", "kv_heads">];
   let HasRule = 1;
-  let Workspace = "heads * tokens * (4 + (deterministic != 0 ? sequence * 2 : head_dim * 4))";
+  let Meaning = 2;
+  let Workspace = "heads * tokens * 4 + heads * (deterministic == 0 ? tokens * head_dim * 4 : (boundaries == 0 ? tokens : (boundaries - 1) * sequence) * sequence * 2)";
 }
 
 def attention_sink_grad : Kernel<Attention> {
@@ -104,9 +105,9 @@ def attention_sink_grad : Kernel<Attention> {
                          InOpt<["boundaries"], "i32">:$documents,
                          Out<["heads"], "f32">:$dsinks);
   let Relations = [Fits<"heads", "head_dim">,
-                   FitsText<"'tokens' and 'heads' times 'head_dim'", "tokens", "heads * head_dim">,
-                   Multiple<"tokens", "sequence">];
+                   FitsText<"'tokens' and 'heads' times 'head_dim'", "tokens", "heads * head_dim">];
   let HasRule = 1;
+  let Meaning = 2;
   let Workspace = "columnSumBytes(tokens, heads, kChunkSumRows)";
 }
 

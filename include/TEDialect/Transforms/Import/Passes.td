@@ -111,9 +111,8 @@ def CheckConstraintsPass : Pass<"te-check-constraints", "ModuleOp"> {
     Asks the support table about each `te.linear`, and about the dgrad and wgrad
     that it will have: whether the target multiplies the formats of the recipe,
     with the layer's type as a result. All violations of the step are reported at
-    once, with the rule and the nearest supported choice. Attention
-    with `documents` is an error, except for `reference`. The pass
-    runs before anything is rewritten, so that messages name the user's ops.
+    once, with the rule and the nearest supported choice. The pass runs
+    before anything is rewritten, so that messages name the user's ops.
 
     Example: under `float8_block_scaling` this is an error, because no GEMM adds a
     bias to an f16 result:

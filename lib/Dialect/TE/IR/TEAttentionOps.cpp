@@ -46,20 +46,22 @@ static LogicalResult verifyHeads(Operation *op, int64_t heads, StringRef matrix,
          << matrix << "' (" << columns << "), but got " << heads;
 }
 
-/// 'documents' has the boundary after the last document at least, and divides
-/// the rows into sequences in place of 'sequence'.
-static LogicalResult verifyDocuments(Operation *op,
+/// 'sequence' divides the rows of `matrix`. With 'documents', which have the
+/// boundary after the last one at least, it is at most the number of rows.
+static LogicalResult verifySequences(Operation *op,
                                      TypedValue<RankedTensorType> documents,
-                                     int64_t sequence, int64_t tokens) {
+                                     int64_t sequence, StringRef matrix,
+                                     int64_t tokens) {
   if (!documents)
-    return success();
+    return verifySequence(op, sequence, matrix, tokens);
   if (documents.getType().getDimSize(0) == 0)
     return op->emitOpError()
            << "expected 'documents' to have one or more elements, but got 0";
-  if (sequence != tokens)
+  if (sequence < 1 || sequence > tokens)
     return op->emitOpError()
-           << "expected 'sequence' to be the number of rows (" << tokens
-           << ") with 'documents', but got " << sequence;
+           << "expected 'sequence', the rows of the longest of 'documents', to "
+              "be from 1 to the number of rows ("
+           << tokens << "), but got " << sequence;
   return success();
 }
 
@@ -122,11 +124,8 @@ template <typename Op> static LogicalResult verifyAttention(Op op, Value lse) {
   // attention-c10
   if (failed(verifyColumns(op, "v", shapeOf(v)[1])))
     return failure();
-  // attention-c4
-  if (failed(verifySequence(op, sequence, "q", tokens)))
-    return failure();
-  // attention-c11
-  if (failed(verifyDocuments(op, op.getDocuments(), sequence, tokens)))
+  // attention-c4, attention-c11
+  if (failed(verifySequences(op, op.getDocuments(), sequence, "q", tokens)))
     return failure();
   // attention-c5
   if (std::optional<APFloat> scale = op.getScale(); scale && !scale->isFinite())
@@ -199,11 +198,9 @@ LogicalResult AttentionSinkGradOp::verify() {
                          << columns << "), but got " << heads;
   if (failed(verifyColumns(*this, "o", columns)))
     return failure();
-  // attention_sink_grad-c2
-  if (failed(verifySequence(*this, getSequence(), "o", tokens)))
-    return failure();
-  // attention_sink_grad-c4
-  if (failed(verifyDocuments(*this, getDocuments(), getSequence(), tokens)))
+  // attention_sink_grad-c2, attention_sink_grad-c4
+  if (failed(
+          verifySequences(*this, getDocuments(), getSequence(), "o", tokens)))
     return failure();
   // attention_sink_grad-c3
   return verifyShape(*this, "lse", getLse().getType(), {tokens * heads});

@@ -61,8 +61,10 @@ __device__ __forceinline__ void sinkGrad(const AttentionSinkGradArgs &args) {
   if (threadIdx.x < count) {
     const int64_t token = begin + threadIdx.x;
     const int64_t row =
-        (token / args.sequence * args.heads + head) * args.sequence +
-        token % args.sequence;
+        args.documents
+            ? token * args.heads + head
+            : (token / args.sequence * args.heads + head) * args.sequence +
+                  token % args.sequence;
     // The cotangent of a row outside the documents may be NaN.
     terms[threadIdx.x] =
         isUsed(args, token)

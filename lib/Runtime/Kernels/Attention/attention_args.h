@@ -14,7 +14,7 @@ namespace te::rt::cuda {
 struct AttentionSinkGradArgs {
   const void *dout;         // [tokens, heads * headDim]
   const void *o;            // [tokens, heads * headDim]
-  const float *lse;         // [tokens / sequence, heads, sequence]
+  const float *lse;         // as in the row of attention
   const float *sinks;       // [heads]
   const int32_t *documents; // [boundaries], or null
   float *partial;           // [ceil(tokens / 128), heads]
@@ -28,7 +28,35 @@ struct AttentionSeedArgs {
   uint32_t stream;
 };
 
-inline constexpr int kSinkGradBlock = 256;
+/// What cuDNN and te_attention_padding read of documents.
+struct AttentionDocuments {
+  /// Rows from `begin` to `end` are in documents. If the boundaries are
+  /// malformed, none is.
+  int64_t begin, end;
+  bool malformed;
+};
+
+/// The matrices whose rows have distances of their own.
+enum { kQueries, kKeys, kValues, kOutputs, kSums, kDistances };
+
+struct AttentionDocumentsArgs {
+  const int32_t *documents;      // [boundaries]
+  AttentionDocuments *all;       // [1]
+  int32_t *lengths;              // [boundaries - 1], rows
+  int64_t *offsets;              // [kDistances, boundaries], elements
+  int64_t distances[kDistances]; // elements from row to row
+  int64_t tokens, sequence, boundaries;
+};
+
+struct AttentionPaddingArgs {
+  const AttentionDocuments *all; // [1]
+  uint16_t *matrices[3];         // [tokens, halves]
+  int64_t halves[3];             // of a row, 2 bytes each
+  int64_t tokens;
+};
+
+inline constexpr int kSinkGradBlock = 256, kDocumentsBlock = 256,
+                     kPaddingBlock = 256;
 
 } // namespace te::rt::cuda
 

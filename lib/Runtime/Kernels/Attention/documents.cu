@@ -1,0 +1,55 @@
+//===- documents.cu - documents of cuDNN's attention ----------------------===//
+//
+// te_attention_documents: one block checks the boundaries and writes the length
+// of each document and where it begins in each matrix. If one boundary is
+// malformed, all documents are empty, so nothing out of bounds is read.
+//
+// te_attention_padding: fills the rows that are in no document, which cuDNN
+// does not write.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Kernels/Attention/attention_args.h"
+
+using namespace te::rt::cuda;
+
+extern "C" __global__ void __launch_bounds__(kDocumentsBlock)
+    te_attention_documents(
+        const __grid_constant__ AttentionDocumentsArgs args) {
+  const int64_t last = args.boundaries - 1;
+  bool malformed = args.documents[0] < 0 || args.documents[last] > args.tokens;
+  for (int64_t d = threadIdx.x; d < last; d += kDocumentsBlock) {
+    const int64_t length =
+        static_cast<int64_t>(args.documents[d + 1]) - args.documents[d];
+    malformed = malformed || length < 0 || length > args.sequence;
+  }
+  malformed = __syncthreads_or(malformed) != 0;
+  for (int64_t d = threadIdx.x; d <= last; d += kDocumentsBlock) {
+    const int64_t begin = malformed ? 0 : args.documents[d];
+    if (d < last)
+      args.lengths[d] =
+          malformed ? 0 : static_cast<int32_t>(args.documents[d + 1] - begin);
+    for (int n = 0; n < kDistances; ++n)
+      args.offsets[n * args.boundaries + d] = begin * args.distances[n];
+  }
+  if (threadIdx.x == 0)
+    *args.all = {malformed ? 0 : args.documents[0],
+                 malformed ? 0 : args.documents[last], malformed};
+}
+
+extern "C" __global__ void __launch_bounds__(kPaddingBlock)
+    te_attention_padding(const __grid_constant__ AttentionPaddingArgs args) {
+  const AttentionDocuments all = *args.all;
+  const uint16_t fill = all.malformed ? 0xffff : 0; // a NaN, or 0
+  const int64_t first =
+      static_cast<int64_t>(blockIdx.x) * kPaddingBlock + threadIdx.x;
+  const int64_t step = static_cast<int64_t>(gridDim.x) * kPaddingBlock;
+  for (int n = 0; n < 3; ++n) {
+    const int64_t halves = args.halves[n];
+    for (int64_t i = first; i < all.begin * halves; i += step)
+      args.matrices[n][i] = fill;
+    for (int64_t i = all.end * halves + first; i < args.tokens * halves;
+         i += step)
+      args.matrices[n][i] = fill;
+  }
+}
