@@ -320,7 +320,7 @@ class Function:
         softcap: scores become softcap * tanh(score / softcap) before they are masked; finite, greater than 0.
         sinks: f32 [heads], an extra logit of each head in the softmax denominator, without a value row.
         documents: i32 [n + 1], the first row of each of n documents and the end of the last one, each of which attends
-            to itself; `sequence` is the number of tokens then. Rows outside are padding. Not on a GPU yet.
+            to itself; `sequence` is then the most tokens that one has. Rows outside are padding.
         dropout: the state of a generator, the probability that a weight is 0, and a stream, as for `dropout`.
         """
         attributes = {"heads": f"{heads} : i64", "kv_heads": f"{kv_heads} : i64", "sequence": f"{sequence} : i64"}

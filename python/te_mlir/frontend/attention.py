@@ -65,6 +65,20 @@ class Attention(NamedTuple):
     dropout: Node | None = None
 
 
+class OutsideMask(NamedTuple):
+    """What a mask hides that is passed in each call.
+
+    window_left: the number of earlier keys that a query attends to, None for all. documents: the boundaries of
+    documents, which do not attend to each other. seeing: f32 [tokens], 0 for tokens that attend to nothing, and whose
+    results are 0, otherwise 1; None if there are no such tokens.
+    """
+
+    causal: bool
+    window_left: int | None = None
+    documents: build.Value | None = None
+    seeing: build.Value | None = None
+
+
 def _beside_sinks(value: Atom) -> tuple[Softmax, Atom] | None:
     """(softmax, sinks) of `softmax(concatenate([scores, sinks], axis), axis)` without its last element."""
     part = node_of(value, "slice")
@@ -135,6 +149,16 @@ def _mask_axes(scores: _Scores, axes: Sequence[int]) -> list[int]:
     for softmax_axis, mask_axis in enumerate(axes):
         product[mask_axis] = scores.order[softmax_axis]
     return product
+
+
+def _batches_of_masks(
+    scores: _Scores, q: Atom, found: Attention, before: Sequence[int], query: int
+) -> Sequence[int] | None:
+    """The sizes of the axes of masks before those of queries and keys, 1 for heads; None if their order is another."""
+    *labels, row, column = scores.order
+    if (row, column) != (query, found.key) or [n for n in labels if n in before] != list(before):
+        return None
+    return [q.shape[found.q_of[n]] if n in before else 1 for n in labels]
 
 
 def _causal_window(scores: _Scores, query: int, key: int, user: Node) -> tuple[bool, int | None]:
@@ -215,8 +239,13 @@ def _is_stored(q: Atom, value: Value, found: Attention, user: Node) -> bool:
 class Attentions(Emission):
     """Emits attention."""
 
-    def outside_mask(self, user: Node, mask: Atom, sequence: int) -> tuple[bool, int | None]:
-        """Whether a mask that is passed in each call is causal, and the number of earlier keys in its window."""
+    def outside_mask(
+        self, user: Node, mask: Atom, found: Attention, sequence: int, batches: Sequence[int] | None
+    ) -> OutsideMask:
+        """What a mask hides that is passed in each call.
+
+        batches: the sizes of its axes before those of queries and keys, 1 for heads; None if their order is another.
+        """
         raise NotImplementedError
 
     def is_deterministic(self) -> bool:
@@ -392,8 +421,7 @@ class Attentions(Emission):
         assert scores is not None
         if value_length != key_length:
             raise Unsupported(node, f"its keys and values have sequences of {key_length} and {value_length}")
-        outside = [self.outside_mask(node, mask, key_length) for mask in scores.outside]
-        if len(outside) > 1 or (outside and scores.masks):
+        if len(scores.outside) > 1 or (scores.outside and scores.masks):
             raise Unsupported(node, "it has several masks")
 
         # The order of q's elements in memory decides which axes are batches, the sequence, and heads.
@@ -438,7 +466,12 @@ class Attentions(Emission):
         of_both = [n for n in after if n < found.batches]
         if after and of_both != after[: len(of_both)]:
             raise Unsupported(node, "its query heads that share a head of keys are not contiguous")
-        causal, window_left = outside[0] if outside else _causal_window(scores, query, found.key, node)
+        if scores.outside:
+            of_mask = _batches_of_masks(scores, q, found, before, query)
+            mask = self.outside_mask(node, scores.outside[0], found, sequence, of_mask)
+        else:
+            causal, window_left = _causal_window(scores, query, found.key, node)
+            mask = OutsideMask(causal or found.causal, window_left)
         if len({m.dtype for m in matrices}) != 1:
             raise Unsupported(node, "its queries, keys and values have elements of different types")
         sinks, dropout = found.sinks, None
@@ -446,6 +479,8 @@ class Attentions(Emission):
             state, params = self.value(found.dropout.inputs[-1], node), found.dropout.params
             if params["probability"] >= 1:
                 raise Unsupported(node, "its dropout sets all weights to zero")
+            if mask.documents is not None:
+                raise Unsupported(node, "its mask has documents, which te has not beside dropout")
             dropout = state.matrix, params["probability"], params["stream"]
         made = self.function.attention(
             matrices[0],
@@ -454,14 +489,18 @@ class Attentions(Emission):
             heads,
             counts[0],
             sequence,
-            causal or (found.causal and not outside),
+            mask.causal,
             found.scale,
             self.is_deterministic(),
-            window_left,
+            mask.window_left,
             scores.softcap,
             None if sinks is None else self.sinks(node, sinks, [scores.order.index(n) for n in after]),
-            dropout=dropout,
+            mask.documents,
+            dropout,
         )
+        if mask.seeing is not None:
+            seeing = self.function.broadcast(self.function.cast(mask.seeing, made.dtype), made.shape, [1])
+            made = self.function.mul(made, seeing)
         held = before + [query] + after + ones
         layout = row_major([q.shape[q_of[n]] for n in held] + [value_width])
         layout = layout.permute([len(held) if n == WIDTH else held.index(n) for n in found.out])

@@ -26,7 +26,7 @@ from te_mlir.recipes import Recipe
 from te_mlir.torch import graph as graphs
 from te_mlir.torch.arguments import describe
 from te_mlir.torch.capture import capture
-from te_mlir.torch.masks import OTHER, Kind, OtherMask
+from te_mlir.torch.masks import Kind, OtherMask
 from te_mlir.torch.parts import Built, Making, Part, build
 from te_mlir.torch.plan import plan
 from te_mlir.torch.runner import Region
@@ -100,8 +100,7 @@ class Graph:
                 "cannot be run again with another graph, because it writes to its inputs or buffers; apply "
                 "torch.compiler.disable to run the function in PyTorch"
             )
-        # A mask that changes from call to call may be any mask.
-        self.masks[found.mask] = OTHER if found.mask in self.masks else found.kind
+        self.masks[found.mask] = found.kind
         first = self.region.is_first_microbatch if self.region else None
         self._import(tensors)
         for region in self.regions:

@@ -117,7 +117,7 @@ class Feeder:
         self._parts = [m for m in self.made if m[1].part is not None]
         #: Masks and tables in `made`. If a call has others than its graph, the call is started again, so they are checked
         #: before anything runs.
-        self._compared = [m for m in self.made if m[1].key in COMPARED]
+        self._compared = [m for m in self.made if m[1].key.split("_")[0] in COMPARED]
         self._seen: set[int] = set()
 
     def owners(self, tensors: Sequence[torch.Tensor]) -> dict[int, torch.Tensor]:

@@ -16,16 +16,21 @@ import torch
 
 from te_mlir import build
 from te_mlir.frontend import rotary
+from te_mlir.frontend.attention import Attention, OutsideMask
 from te_mlir.frontend.emitter import Unsupported, Value
 from te_mlir.frontend.graph import Atom, Node, Var
-from te_mlir.frontend.looking import uncast
+from te_mlir.frontend.looking import SAME_ORDER, node_of, uncast
 from te_mlir.frontend.losses import CrossEntropy
 from te_mlir.layout import row_major
 from te_mlir.torch.arguments import fake
+from te_mlir.torch.documents import boundaries_of
 from te_mlir.torch.indices import Indices
-from te_mlir.torch.masks import CAUSAL, OPEN, OTHER, OtherMask, OtherTable, is_kind, kind_of
+from te_mlir.torch.masks import CAUSAL, OPEN, OTHER, OtherMask, OtherTable, documents_of, is_kind, kind_for
 from te_mlir.torch.tensors import dtype_name
 from te_mlir.torch.weights import Weights
+
+#: Operations that compute no element.
+_VIEWS = (*SAME_ORDER, "transpose", "convert_element_type", "copy")
 
 
 class Importer(Weights):
@@ -81,23 +86,68 @@ class Importer(Weights):
             return self.feed(origin, "sinks", lambda t: t.new_zeros(count).float(), (count,), torch.float32)
         return super().sinks(user, sinks, heads)
 
-    def outside_mask(self, user: Node, mask: Atom, sequence: int) -> tuple[bool, int | None]:
+    def _sources(self, x: Atom) -> set[Atom]:
+        """The inputs of the layers that compute a value, and the values from outside that it depends on."""
+        found: set[Atom] = set()
+        visited: set[Atom] = set()
+        pending = [(x, False)]
+        while pending:
+            atom, is_input = pending.pop()
+            while (view := node_of(atom, *_VIEWS)) is not None:
+                atom = view.inputs[0]
+            if not isinstance(atom, Var) or self.stored(atom) is not None or (atom in visited and not is_input):
+                continue
+            visited.add(atom)
+            if is_input or atom.node is None or not self.is_inside(atom):
+                found.add(atom)
+            else:
+                pending += [(operand, atom.node.name == "dot_general") for operand in atom.node.inputs]
+        return found
+
+    def outside_mask(
+        self, user: Node, mask: Atom, found: Attention, sequence: int, batches: Sequence[int] | None
+    ) -> OutsideMask:
         # The compiled code does not read the mask. It assumes a kind of mask, which is compared before each call.
         source = self.origin_of(mask)
         if source in self.inside or source in self.wanting:
             raise Unsupported(user, "its mask depends on compiled values")
-        kind = self.masks.get(source.name, CAUSAL)
+        before = self.masks.get(source.name)
+        kind = before or CAUSAL
         if kind == OTHER:
-            raise Unsupported(user, "its mask is neither causal (with or without a window) nor all ones")
+            raise Unsupported(
+                user,
+                "its mask is neither causal (with or without a window) nor all ones, in whole rows or in documents",
+            )
+        # In attention from a decoder to an encoder, query i is another token than key i, which may be padding.
+        is_self = self._sources(found.q) == self._sources(found.k)
 
         def check(t: torch.Tensor) -> torch.Tensor:
             if not is_kind(t, sequence, kind):
-                raise OtherMask(user, source.name, kind_of(t, sequence))
+                raise OtherMask(user, source.name, kind_for(t, batches, sequence, before, is_self))
             return torch.zeros((), dtype=torch.float32, device=t.device)
 
-        # The feed is a scalar that no op reads. It exists because `check` runs when a feed is computed.
-        self.feed(source, "mask", check, (), torch.float32)
-        return kind != OPEN, kind.window_left
+        if not kind.documents:
+            # The feed is a scalar that no op reads. It exists because `check` runs when a feed is computed.
+            self.feed(source, "mask", check, (), torch.float32)
+            return OutsideMask(kind.name == CAUSAL.name, kind.window_left)
+        if batches is None or (kind.name == OPEN.name and not is_self):
+            raise Unsupported(user, "its mask has documents; te has these in attention of tokens to themselves")
+
+        def looked(t: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            documents = documents_of(t, batches, sequence, kind)
+            if documents is None:
+                raise OtherMask(user, source.name, kind_for(t, batches, sequence, before, is_self))
+            return documents
+
+        # Attentions with one mask share its feeds, unless heads are batches for some of them.
+        rows = math.prod(batches)
+        boundaries = lambda t: boundaries_of(looked(t)[0], kind.documents)
+        documents = self.feed(source, f"documents_{rows}", boundaries, (kind.documents + 1,), torch.int32)
+        seeing = None
+        if kind.blind:
+            numbers = lambda t: (~looked(t)[1]).flatten().float()
+            seeing = self.feed(source, f"seeing_{rows}", numbers, (rows * sequence,), torch.float32)
+        return OutsideMask(kind.name == CAUSAL.name, kind.window_left, documents, seeing)
 
     # Losses
 

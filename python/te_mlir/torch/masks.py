@@ -2,37 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 
 from te_mlir.frontend.base import Unsupported
 from te_mlir.frontend.graph import Node
+from te_mlir.torch.documents import blind_of, capacity_for, hides, left_of, of_rows, seen_by, starts_of
 
 
 class Kind(NamedTuple):
     """A kind of mask, which is checked in each call.
 
-    window_left: for a causal mask, the number of keys before its own that a query attends to.
+    window_left: for a causal mask, the number of keys before its own that a query attends to. documents: if it is not
+    0, it is a mask of documents, of which a batch has at most so many. blind: whether queries may see no key; then
+    their results are set to 0.
     """
 
     name: str
     window_left: int | None = None
+    documents: int = 0
+    blind: bool = False
 
     @property
     def text(self) -> str:
         """The text for messages."""
-        return self.name if self.window_left is None else f"{self.name} with {self.window_left} keys before its own"
+        text = self.name if self.window_left is None else f"{self.name} with {self.window_left} keys before its own"
+        return f"{text} in up to {self.documents} documents" if self.documents else text
 
 
 #: Masks that hide later keys, no keys, or other keys.
 CAUSAL, OPEN, OTHER = Kind("causal"), Kind("open"), Kind("other")
 #: The keys of feeds whose values must be of the kind that the graph was compiled for.
-COMPARED = ("mask", "halves", "pairs")
+COMPARED = ("mask", "documents", "halves", "pairs")
 
 
 class OtherMask(Unsupported):
-    """In this call, the mask of the node `mask` is a `kind`, which is not the kind that the graph was compiled for."""
+    """In this call, the mask of the node `mask` is not of the kind that the graph was compiled for.
+
+    kind: the kind to compile the graph for.
+    """
 
     def __init__(self, place: Node, mask: str, kind: Kind) -> None:
         super().__init__(place, "its mask is not the causal one" if kind == OTHER else f"its mask is {kind.text}")
@@ -47,13 +57,9 @@ class OtherTable(OtherMask):
         self.mask, self.kind = table, OTHER
 
 
-def _seen(mask: torch.Tensor) -> torch.Tensor:
-    return mask if mask.dtype is torch.bool else mask == 0
-
-
 def is_kind(mask: torch.Tensor, sequence: int, kind: Kind) -> bool:
-    """Whether a mask hides the keys of a sequence that a mask of this kind, which is not OTHER, hides."""
-    seen = _seen(mask)
+    """Whether a mask hides the keys of a sequence that a mask of this kind, which is causal or open, hides."""
+    seen = seen_by(mask)
     if kind == OPEN:
         return bool(seen.all())
     if mask.shape[-2:] != (sequence, sequence):
@@ -61,18 +67,62 @@ def is_kind(mask: torch.Tensor, sequence: int, kind: Kind) -> bool:
     wanted = torch.ones(mask.shape, dtype=torch.bool, device=mask.device).tril()
     if kind.window_left is not None:
         wanted = wanted.triu(-kind.window_left)
-    # An additive mask hides a score if it adds -1e4 or less.
-    return torch.equal(seen, wanted) and (mask.dtype is torch.bool or torch.equal(mask <= -1e4, ~wanted))
+    return torch.equal(seen, wanted) and hides(mask, seen)
 
 
-def kind_of(mask: torch.Tensor, sequence: int) -> Kind:
-    """The kind of a mask."""
+def documents_of(
+    mask: torch.Tensor, batches: Sequence[int], sequence: int, kind: Kind
+) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """(Where documents start, which queries see no key), as `starts_of`; None if it is not a mask of `kind`."""
+    rows = of_rows(mask, batches, sequence)
+    if rows is None:
+        return None
+    causal = kind.name == CAUSAL.name
+    starts, blind = starts_of(*rows, causal, kind.window_left), blind_of(rows[0], causal)
+    if starts is None or int(starts.sum()) > kind.documents or (blind.any() and not kind.blind):
+        return None
+    return starts, blind
+
+
+def _kind_of_rows(mask: torch.Tensor, sequence: int) -> Kind:
+    """The kind of a mask in which each row of the batch is one document; otherwise OTHER."""
     for kind in (CAUSAL, OPEN):
         if is_kind(mask, sequence, kind):
             return kind
     if mask.shape[-2:] == (sequence, sequence):
-        last = int(_seen(mask).reshape(-1, sequence)[-1].sum())
+        last = int(seen_by(mask).reshape(-1, sequence)[-1].sum())
         window = Kind("causal", max(last - 1, 0))
         if is_kind(mask, sequence, window):
             return window
     return OTHER
+
+
+def _kind_of_documents(mask: torch.Tensor, batches: Sequence[int], sequence: int, before: Kind, open: bool) -> Kind:
+    """The kind of a mask of documents, one that also has the masks of `before` if possible; otherwise OTHER."""
+    rows = of_rows(mask, batches, sequence)
+    if rows is None:
+        return OTHER
+    for name, left in dict.fromkeys([before[:2], CAUSAL[:2], ("causal", left_of(rows[0])), OPEN[:2]]):
+        if name == OPEN.name and not open:
+            continue
+        starts = starts_of(*rows, name == CAUSAL.name, left)
+        if starts is not None:
+            blind = bool(blind_of(rows[0], name == CAUSAL.name).any())
+            return Kind(name, left, max(capacity_for(starts), before.documents), blind or before.blind)
+    return OTHER
+
+
+def kind_for(
+    mask: torch.Tensor, batches: Sequence[int] | None, sequence: int, before: Kind | None, open: bool = True
+) -> Kind:
+    """The kind to compile a graph for, when a mask is not of the kind before, or of the first one (None).
+
+    batches: as for `of_rows`; None if documents are not supported. open: whether documents may be open. Each mask of
+    rows is also one of documents, so calls may change to documents, then to more of them, to a window, and to queries
+    that see no key. After any other change, the mask may be any mask.
+    """
+    kind = _kind_of_rows(mask, sequence) if before is None else OTHER
+    if kind == OTHER and batches is not None:
+        kind = _kind_of_documents(mask, batches, sequence, before or CAUSAL, open)
+    wider = before is None or (kind.name == before.name and before.window_left in (None, kind.window_left))
+    return kind if wider else OTHER
