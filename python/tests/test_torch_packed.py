@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+from dropouts import same_dropouts
 from torch import nn
 from torch.nn import functional as F
 from torch_compare import fresh  # noqa: F401
@@ -160,16 +161,16 @@ def test_padding_needs_a_mask_of_its_own():
 class Masked(nn.Module):
     """Two attentions with one mask argument; heads_first: q, k and v are stored as [batch, heads, sequence, width]."""
 
-    def __init__(self, drop=0.0, heads_first=False):
+    def __init__(self, heads_first=False):
         super().__init__()
-        self.qkv, self.out, self.drop, self.heads_first = nn.Linear(32, 96), nn.Linear(32, 32), drop, heads_first
+        self.qkv, self.out, self.heads_first = nn.Linear(32, 96), nn.Linear(32, 32), heads_first
 
     def forward(self, x, mask):
         turn = (lambda t: t) if self.heads_first else (lambda t: t.transpose(1, 2))
         shape = (2, 2, 16, 16) if self.heads_first else (2, 16, 2, 16)
         for _ in range(2):
             q, k, v = (turn(t.reshape(shape)) for t in self.qkv(x).chunk(3, -1))
-            y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=self.drop)
+            y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
             x = self.out(turn(y).reshape(x.shape))
         return x
 
@@ -309,13 +310,6 @@ def test_bart_with_padding():
     assert sum(" documents " in line for line in lines) == 1 and len(lines) == 2 and len(graph.reasons) == 1
 
 
-def test_documents_have_no_dropout():
-    model = Masked(drop=0.5)
-    compiled = te_mlir.torch.jit(model)
-    with pytest.warns(UserWarning, match="its mask has documents, which te has not beside dropout"):
-        compiled(torch.randn(2, 16, 32), packed(6, 10)).sum().backward()
-
-
 # Models
 
 #: The sizes of an encoder or a decoder of BART.
@@ -408,6 +402,26 @@ def test_bert_with_padding():
         torch._dynamo.reset()
         lines = assert_as_pytorch(model, [padded((32, 32)), padded((20, 29), left), padded((32, 1), left)])
         assert len(lines) == 2 and all(" documents " in line and "causal" not in line for line in lines)
+
+
+def test_bert_with_padding_and_dropout():
+    """The zeros are those of a padded batch: a document begins with its row, and has its positions."""
+    model = perturbed(transformers.BertForMaskedLM(transformers.BertConfig(**SIZES)))
+    compiled = te_mlir.torch.jit(model, strict=True, recipe=te_mlir.HighPrecision())
+    inputs = padded((20, 29))
+    # A call that compiles for another kind of mask begins again, and draws another state.
+    run(compiled, inputs)
+    torch.manual_seed(3)
+    loss, gradients = run(compiled, inputs)
+    torch.manual_seed(3)
+    with same_dropouts():
+        wanted_loss, wanted = run(model, inputs)
+    assert abs(loss - wanted_loss) < 1e-5 * wanted_loss
+    largest = max(gradient.abs().max() for gradient in wanted.values())
+    for name, gradient in wanted.items():
+        assert (gradients[name] - gradient).abs().max() < 1e-5 * largest, name
+    (graph,) = compiled.te.graphs
+    assert all(" documents " in line and " dropout = " in line for line in attentions(graph))
 
 
 def test_a_document_does_not_depend_on_another():

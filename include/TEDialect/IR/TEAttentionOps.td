@@ -115,7 +115,7 @@ def TE_AttentionOp
       others by `1 - dropout`: `o[i] = sum_j m[i, j] exp(s[i, j] - lse[i]) v[j]`. `m`
       is a function of `rng`, a seed and an offset, and of `stream`, as in te.dropout,
       and is not stored. On `reference`, element `(t heads + h) sequence + j` of `m`
-      belongs to token `t`, head `h` and position `j` of its sequence, and the counter
+      belongs to token `t`, head `h` and position `j` of its sequence or document, and the counter
       ends with 4 in place of 3; on `cuda`, cuDNN chooses other zeros. Tokens and heads
       are those of the rank, so ranks with different ones need states with different
       seeds.
@@ -151,7 +151,7 @@ def TE_AttentionOp
     9. (attention-c9) `sinks` is `[heads]`.
     10. (attention-c10) The columns of `v` are one or more.
     11. (attention-c11) `documents` has one or more elements, and with it `sequence` is at most the number of rows.
-    12. (attention-c12) `dropout` is from 0 to less than 1. It is more than 0 exactly if `rng` is given, and then there are no `documents`; `stream` is only given with `rng`.
+    12. (attention-c12) `dropout` is from 0 to less than 1. It is more than 0 exactly if `rng` is given; `stream` is only given with `rng`.
 
     Example:
 

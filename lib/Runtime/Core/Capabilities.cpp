@@ -112,13 +112,10 @@ Checks checkBoundaries(Checks checks, const Params &p) {
                                   to_string(p.tokens) + ") with 'boundaries'",
                               to_string(p.sequence));
 }
-/// Some weights are kept, and documents have none.
+/// Some weights are kept.
 template <typename Params> Checks checkDropout(Checks checks, const Params &p) {
-  return checks
-      .require(p.dropout < 1.0f, "'dropout' to be less than 1",
-               to_string(p.dropout))
-      .require(p.dropout == 0.0f || p.boundaries == 0,
-               "'boundaries' to be 0 with 'dropout'", to_string(p.boundaries));
+  return checks.require(p.dropout < 1.0f, "'dropout' to be less than 1",
+                        to_string(p.dropout));
 }
 Status checkRule(const attention_params &p) {
   return checkDropout(checkBoundaries(checkWindow(p), p), p);

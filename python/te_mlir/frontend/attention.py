@@ -479,8 +479,6 @@ class Attentions(Emission):
             state, params = self.value(found.dropout.inputs[-1], node), found.dropout.params
             if params["probability"] >= 1:
                 raise Unsupported(node, "its dropout sets all weights to zero")
-            if mask.documents is not None:
-                raise Unsupported(node, "its mask has documents, which te has not beside dropout")
             dropout = state.matrix, params["probability"], params["stream"]
         made = self.function.attention(
             matrices[0],

@@ -322,6 +322,9 @@ func.func @attention(%q: tensor<256x512xbf16>, %k: tensor<256x128xbf16>, %v: ten
   // CHECK: te.attention %{{.*}}, %{{.*}}, %{{.*}} sinks %{{.*}} : tensor<8xf32> documents %{{.*}} : tensor<9xi32> {
   %o8 = te.attention %q, %k, %v sinks %s : tensor<8xf32> documents %cu : tensor<9xi32> {heads = 8 : i64, kv_heads = 2 : i64, sequence = 64 : i64}
     : tensor<256x512xbf16>, tensor<256x128xbf16>
+  // CHECK: te.attention %{{.*}}, %{{.*}}, %{{.*}} documents %{{.*}} : tensor<9xi32> rng %{{.*}} {dropout = 1.000000e-01
+  %o9 = te.attention %q, %k, %v documents %cu : tensor<9xi32> rng %state {heads = 8 : i64, kv_heads = 2 : i64, sequence = 64 : i64, dropout = 0.1 : f32}
+    : tensor<256x512xbf16>, tensor<256x128xbf16>
   // CHECK: te.attention %{{.*}} {deterministic = false, heads = 8 : i64, kv_heads = 2 : i64, scale = 2.500000e-01 : f32, sequence = 256 : i64} {{.*}} lse tensor<2048xf32>
   %o1, %lse = te.attention %q, %k, %v {heads = 8 : i64, kv_heads = 2 : i64, sequence = 256 : i64, scale = 0.25 : f32, deterministic = false}
     : tensor<256x512xbf16>, tensor<256x128xbf16> lse tensor<2048xf32>

@@ -340,14 +340,6 @@ func.func @attention_c12_stream(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>) {
 
 // -----
 
-func.func @attention_c12_documents(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %s: tensor<2xi32>, %cu: tensor<3xi32>) {
-  // expected-error @below {{expected no 'documents' beside 'dropout'}}
-  %o = te.attention %q, %k, %k documents %cu : tensor<3xi32> rng %s {heads = 4 : i64, kv_heads = 2 : i64, sequence = 8 : i64, dropout = 0.5 : f32} : tensor<8x8xf32>, tensor<8x4xf32>
-  return
-}
-
-// -----
-
 func.func @documents_of_i64(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %cu: tensor<3xi64>) {
   // expected-error @below {{operand #3 must be boundaries of documents, a 1-D tensor of i32 (cast those of i64 before the step takes them), but got 'tensor<3xi64>'}}
   %o = te.attention %q, %k, %k documents %cu : tensor<3xi64> {heads = 4 : i64, kv_heads = 2 : i64, sequence = 8 : i64} : tensor<8x8xf32>, tensor<8x4xf32>

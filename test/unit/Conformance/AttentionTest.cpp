@@ -83,6 +83,15 @@ protected:
       return {TE_RT_F32, TE_RT_BF16, TE_RT_F16};
     return {TE_RT_BF16, TE_RT_F16};
   }
+  /// Each type, for sequences and for documents.
+  static std::vector<std::pair<int32_t, bool>>
+  withDocuments(const std::vector<int32_t> &types) {
+    std::vector<std::pair<int32_t, bool>> all;
+    for (int32_t type : types)
+      for (bool packed : {false, true})
+        all.emplace_back(type, packed);
+    return all;
+  }
   static PlanFunction plan(const Shape &s, int32_t type) {
     return TE_PLAN(attention, s.tokens(), s.sequence, s.heads, s.kvHeads,
                    s.headDim, s.valueDim(), type, s.causal, s.windowLeft,
@@ -223,8 +232,11 @@ TEST_P(Attention, DropoutHasTheSameZerosInTheGradient) {
   const int64_t columns = s.heads * keys;
   const float dropout = 0.25f;
   const std::vector<int32_t> state = {7, -3};
-  for (int32_t type : types()) {
-    SCOPED_TRACE("type " + std::to_string(type));
+  const std::vector<int32_t> both = {0, keys, 2 * keys};
+  for (auto [type, packed] : withDocuments(types())) {
+    SCOPED_TRACE("type " + std::to_string(type) + (packed ? " packed" : ""));
+    const int64_t boundaries = packed ? 3 : 0;
+    const Buffer documents = packed ? in(both) : none();
     const Attention64 oracle(s, type, isReference());
     Array q(type, s.queries()), v(type, s.keyValues());
     for (int64_t t = 0; t < s.tokens(); ++t)
@@ -234,10 +246,10 @@ TEST_P(Attention, DropoutHasTheSameZerosInTheGradient) {
       *o = Array(type, s.outputs());
       *lse = Array(TE_RT_F32, s.tokens() * s.heads);
       device().run(TE_PLAN(attention, s.tokens(), keys, s.heads, s.kvHeads,
-                           keys, keys, type, 0, -1, s.scale(), 0.0f, 0, 0,
-                           dropout, stream),
+                           keys, keys, type, 0, -1, s.scale(), 0.0f, 0,
+                           boundaries, dropout, stream),
                    {in(q.bytes), in(oracle.k.bytes), in(v.bytes), none(),
-                    none(), in(state), out(o->bytes), out(lse->bytes)});
+                    documents, in(state), out(o->bytes), out(lse->bytes)});
     };
     Array o, lse, again, other;
     forward(5, &o, &lse);
@@ -263,9 +275,9 @@ TEST_P(Attention, DropoutHasTheSameZerosInTheGradient) {
     Array dq(type, s.queries()), dk(type, s.keys()), dv(type, s.keyValues());
     device().run(TE_PLAN(attention_backward, s.tokens(), keys, s.heads,
                          s.kvHeads, keys, keys, type, 0, -1, s.scale(), 0.0f, 1,
-                         0, dropout, 5),
+                         boundaries, dropout, 5),
                  {in(oracle.dout.bytes), in(q.bytes), in(oracle.k.bytes),
-                  in(v.bytes), in(o.bytes), in(lse.bytes), none(), in(state),
+                  in(v.bytes), in(o.bytes), in(lse.bytes), documents, in(state),
                   out(dq.bytes), out(dk.bytes), out(dv.bytes)});
     std::vector<double> wantedQ(s.queries()), wantedV(s.keyValues());
     for (int64_t t = 0; t < s.tokens(); ++t)

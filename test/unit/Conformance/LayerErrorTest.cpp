@@ -82,10 +82,6 @@ TEST_P(Errors, AttentionSizes) {
                         TE_PLAN(attention, 8, 4, 4, 2, 64, 64, TE_RT_BF16, 1,
                                 -1, 1.0f, 0.0f, 0, 0, dropout, 0),
                         {"'dropout' to be"}));
-  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
-                      TE_PLAN(attention_backward, 8, 8, 4, 2, 64, 64,
-                              TE_RT_BF16, 1, -1, 1.0f, 0.0f, 1, 3, 0.5f, 0),
-                      {"'boundaries' to be 0 with 'dropout'", "3"}));
   auto sinkGrad = [](int64_t tokens, int64_t sequence, int64_t heads,
                      int64_t headDim, int32_t type, int64_t boundaries = 0) {
     return TE_PLAN(attention_sink_grad, tokens, sequence, heads, headDim, type,

@@ -160,8 +160,6 @@ template <typename Op> static LogicalResult verifyAttention(Op op, Value lse) {
   if (dropout.isZero() && (op.getRng() || op.getStream() != 0))
     return op.emitOpError() << "expected 'rng' and 'stream' only with a "
                                "'dropout' of more than 0";
-  if (op.getRng() && op.getDocuments())
-    return op.emitOpError() << "expected no 'documents' beside 'dropout'";
   // attention-c6
   return lse ? verifyShape(op, "lse", lse.getType(), {tokens * heads})
              : success();

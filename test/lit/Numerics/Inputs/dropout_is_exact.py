@@ -93,20 +93,26 @@ def gradient(shape, dtype, probability, state, rng):
     forget_last_run()
 
 
-def attention(shape, causal, rng):
-    """Attention of `shape` (batch, sequence, heads, kv_heads, width) in f64 with the same zeros, and its gradients."""
+def attention(shape, causal, rng, packed):
+    """Attention of `shape` (batch, sequence, heads, kv_heads, width) in f64 with the same zeros, and its gradients.
+
+    packed: the sequences are documents.
+    """
     batch, length, heads, kv_heads, width = shape
     tokens, group, probability, state = batch * length, heads // kv_heads, 0.3, (11, -4)
     of = lambda heads: f"tensor<{tokens}x{heads * width}xf32>"
     attributes = f"heads = {heads} : i64, kv_heads = {kv_heads} : i64, sequence = {length} : i64{', causal' * causal}"
+    documents = f" documents %d : tensor<{batch + 1}xi32>" * packed
     text = f"""func.func @f(%q: {of(heads)} {{te.name = "q"}}, %k: {of(kv_heads)} {{te.name = "k"}}, %v: {of(kv_heads)} {{te.name = "v"}},
-    %s: tensor<2xi32> {{te.name = "s"}}) -> ({of(heads)} {{te.name = "y"}}) {{
-  %y = te.attention %q, %k, %v rng %s {{{attributes}, dropout = {probability} : f32, stream = 9 : i32}} : {of(heads)}, {of(kv_heads)}
+    %s: tensor<2xi32> {{te.name = "s"}}, %d: tensor<{batch + 1}xi32> {{te.name = "d"}}) -> ({of(heads)} {{te.name = "y"}}) {{
+  %y = te.attention %q, %k, %v{documents} rng %s {{{attributes}, dropout = {probability} : f32, stream = 9 : i32}} : {of(heads)}, {of(kv_heads)}
   return %y : {of(heads)}
 }}"""
     q, dy = (rng.standard_normal((tokens, heads * width)).astype(np.float32) for _ in range(2))
     k, v = (rng.standard_normal((tokens, kv_heads * width)).astype(np.float32) for _ in range(2))
-    found = run(text, "f", {"q": q, "k": k, "v": v, "s": np.array(state, np.int32), "grad.y": dy}, TARGET, vjp=True)
+    ends = np.arange(batch + 1, dtype=np.int32) * length
+    inputs = {"q": q, "k": k, "v": v, "s": np.array(state, np.int32), "d": ends, "grad.y": dy}
+    found = run(text, "f", inputs, TARGET, vjp=True)
     # [batch, heads, sequence, width]
     heads_of = lambda x: x.astype(np.float64).reshape(batch, length, -1, width).transpose(0, 2, 1, 3)
     rows_of = lambda x: x.transpose(0, 2, 1, 3).reshape(tokens, -1)
@@ -131,7 +137,7 @@ def attention(shape, causal, rng):
     for name, value in wanted.items():
         # At most three sums of up to 37 products in f32: off by about 3 * 37 * 2^-24 < 1e-5 of the largest.
         error = np.abs(found[name] - rows_of(value)).max() / np.abs(value).max()
-        expect(error < 1e-5, f"{name} of attention {shape}{' causal' * causal}: {error}")
+        expect(error < 1e-5, f"{name} of attention {shape}{' causal' * causal}{' packed' * packed}: {error}")
     forget_last_run()
 
 
@@ -145,8 +151,8 @@ for (i, shape), dtype in itertools.product(enumerate(SHAPES), ("f32", "bf16", "f
 # On a GPU, cuDNN chooses the zeros of attention.
 if BACKEND == "reference":
     for shape in ((2, 16, 4, 4, 8), (1, 37, 4, 2, 16), (3, 5, 2, 1, 4)):
-        for causal in (False, True):
-            attention(shape, causal, rng)
+        for causal, packed in itertools.product((False, True), repeat=2):
+            attention(shape, causal, rng, packed)
 
 # The share of zeros is the probability, and streams, offsets and seeds are independent.
 count = 1 << 20
