@@ -284,11 +284,32 @@ class Crossed(Masked):
 
 
 def test_keys_of_an_encoder_are_not_those_of_the_queries():
-    """Queries are not padding where keys are."""
-    mask = (torch.arange(16) < torch.tensor([12, 16])[:, None])[:, None, None]
-    model = Crossed()
-    graph = check(model, te_mlir.torch.jit(model), mask)
-    assert list(graph.masks.values()) == [OTHER] and not attentions(graph)
+    """Queries are not padding where keys are, whether the mask is causal or not."""
+    keys = (torch.arange(16) < torch.tensor([12, 16])[:, None])[:, None, None]
+    for mask in (keys, keys & torch.ones(16, 16, dtype=torch.bool).tril()):
+        torch._dynamo.reset()
+        model = Crossed()
+        graph = check(model, te_mlir.torch.jit(model), mask)
+        assert list(graph.masks.values()) == [OTHER] and not attentions(graph)
+
+
+class Turned(Masked):
+    """The second attention has the axes of heads and batches exchanged."""
+
+    def forward(self, x, mask):
+        for order in ((0, 2, 1, 3), (2, 0, 1, 3)):
+            q, k, v = (t.reshape(2, 16, 2, 16).permute(order) for t in self.qkv(x).chunk(3, -1))
+            y = ((q @ k.transpose(2, 3) * 0.25 + mask).softmax(-1) @ v).permute(
+                (0, 2, 1, 3) if order[0] == 0 else (1, 2, 0, 3)
+            )
+            x = self.out(y.reshape(x.shape))
+        return x
+
+
+def test_attentions_that_read_a_mask_in_two_ways():
+    """The rows of the mask are those of the batch for one attention, and those of the heads for another."""
+    mask = torch.stack([packed(6, 10)[0], packed(3, 13)[0]])
+    check(model := Turned(), te_mlir.torch.jit(model), torch.zeros(2, 1, 16, 16).masked_fill(~mask, -1e9))
 
 
 def test_bart_with_padding():

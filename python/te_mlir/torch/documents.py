@@ -25,10 +25,11 @@ def of_rows(mask: torch.Tensor, batches: Sequence[int], sequence: int) -> tuple[
     None if the mask differs between heads, or adds other numbers than 0 and those that hide.
     """
     shape = (*batches, sequence, sequence)
+    sizes = (1,) * (len(shape) - mask.dim()) + tuple(mask.shape)
     seen = seen_by(mask)
-    if not hides(mask, seen) or any(a not in (1, b) for a, b in zip(reversed(mask.shape), reversed(shape))):
+    if len(sizes) > len(shape) or any(a not in (1, b) for a, b in zip(sizes, shape)) or not hides(mask, seen):
         return None
-    own = mask.dim() == len(shape) and mask.shape[0] == shape[0]
+    own = sizes[: len(batches)] == tuple(batches)
     return seen.expand(shape).reshape(-1, sequence, sequence), own
 
 
@@ -36,7 +37,7 @@ def _without_unmasked(seen: torch.Tensor, causal: bool) -> torch.Tensor:
     """A mask in which padding on the left of causal rows sees no key, although transformers may let it see every key."""
     if not causal:
         return seen
-    every = seen.all(-1)
+    every = seen.all(-1).cumprod(-1).bool()
     # The first query is padding if it sees later keys, and the last one is a token if it does not see all keys.
     padded = seen[:, :1, 1:].any(-1) & ~every[:, -1:]
     return seen & ~(every & padded)[..., None]

@@ -25,12 +25,20 @@ from te_mlir.layout import row_major
 from te_mlir.torch.arguments import fake
 from te_mlir.torch.documents import boundaries_of
 from te_mlir.torch.indices import Indices
-from te_mlir.torch.masks import CAUSAL, OPEN, OTHER, OtherMask, OtherTable, documents_of, is_kind, kind_for
+from te_mlir.torch.masks import CAUSAL, OTHER, OtherMask, OtherTable, documents_of, is_kind, kind_for
 from te_mlir.torch.tensors import dtype_name
 from te_mlir.torch.weights import Weights
 
 #: Operations that compute no element.
 _VIEWS = (*SAME_ORDER, "transpose", "convert_element_type", "copy")
+
+
+def _may_move_tokens(node: Node, sequence: int) -> bool:
+    """Whether a slice or a concatenation gives an axis, which is not the last one, `sequence` elements."""
+    if node.name not in ("slice", "concatenate"):
+        return False
+    before, after = node.inputs[0].shape[:-1], node.output.shape[:-1]
+    return any(a != b == sequence for a, b in zip(before, after))
 
 
 class Importer(Weights):
@@ -86,8 +94,11 @@ class Importer(Weights):
             return self.feed(origin, "sinks", lambda t: t.new_zeros(count).float(), (count,), torch.float32)
         return super().sinks(user, sinks, heads)
 
-    def _sources(self, x: Atom) -> set[Atom]:
-        """The inputs of the layers that compute a value, and the values from outside that it depends on."""
+    def _sources(self, x: Atom, sequence: int) -> set[Atom]:
+        """The inputs of the layers that compute a value, and the values from outside that it depends on.
+
+        So is a slice or a concatenation that gives another axis than the last its `sequence` elements: it may move tokens.
+        """
         found: set[Atom] = set()
         visited: set[Atom] = set()
         pending = [(x, False)]
@@ -98,10 +109,11 @@ class Importer(Weights):
             if not isinstance(atom, Var) or self.stored(atom) is not None or (atom in visited and not is_input):
                 continue
             visited.add(atom)
-            if is_input or atom.node is None or not self.is_inside(atom):
+            node = atom.node
+            if is_input or node is None or not self.is_inside(atom) or _may_move_tokens(node, sequence):
                 found.add(atom)
             else:
-                pending += [(operand, atom.node.name == "dot_general") for operand in atom.node.inputs]
+                pending += [(operand, node.name == "dot_general") for operand in node.inputs]
         return found
 
     def outside_mask(
@@ -119,7 +131,7 @@ class Importer(Weights):
                 "its mask is neither causal (with or without a window) nor all ones, in whole rows or in documents",
             )
         # In attention from a decoder to an encoder, query i is another token than key i, which may be padding.
-        is_self = self._sources(found.q) == self._sources(found.k)
+        is_self = self._sources(found.q, sequence) == self._sources(found.k, sequence)
 
         def check(t: torch.Tensor) -> torch.Tensor:
             if not is_kind(t, sequence, kind):
@@ -130,23 +142,26 @@ class Importer(Weights):
             # The feed is a scalar that no op reads. It exists because `check` runs when a feed is computed.
             self.feed(source, "mask", check, (), torch.float32)
             return OutsideMask(kind.name == CAUSAL.name, kind.window_left)
-        if batches is None or (kind.name == OPEN.name and not is_self):
-            raise Unsupported(user, "its mask has documents; te has these in attention of tokens to themselves")
+        if batches is None:
+            raise Unsupported(
+                user, "its mask has documents, and its axes are in another order than its queries and keys"
+            )
 
         def looked(t: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            documents = documents_of(t, batches, sequence, kind)
+            documents = documents_of(t, batches, sequence, kind, is_self)
             if documents is None:
                 raise OtherMask(user, source.name, kind_for(t, batches, sequence, before, is_self))
             return documents
 
-        # Attentions with one mask share its feeds, unless heads are batches for some of them.
+        # Attentions with one mask share its feeds, if they read it in the same way.
         rows = math.prod(batches)
+        way = f"{'x'.join(map(str, batches))}_{sequence}_{is_self}"
         boundaries = lambda t: boundaries_of(looked(t)[0], kind.documents)
-        documents = self.feed(source, f"documents_{rows}", boundaries, (kind.documents + 1,), torch.int32)
+        documents = self.feed(source, f"documents_{way}", boundaries, (kind.documents + 1,), torch.int32)
         seeing = None
         if kind.blind:
             numbers = lambda t: (~looked(t)[1]).flatten().float()
-            seeing = self.feed(source, f"seeing_{rows}", numbers, (rows * sequence,), torch.float32)
+            seeing = self.feed(source, f"seeing_{way}", numbers, (rows * sequence,), torch.float32)
         return OutsideMask(kind.name == CAUSAL.name, kind.window_left, documents, seeing)
 
     # Losses

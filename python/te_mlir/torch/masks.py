@@ -71,14 +71,18 @@ def is_kind(mask: torch.Tensor, sequence: int, kind: Kind) -> bool:
 
 
 def documents_of(
-    mask: torch.Tensor, batches: Sequence[int], sequence: int, kind: Kind
+    mask: torch.Tensor, batches: Sequence[int], sequence: int, kind: Kind, padded: bool = True
 ) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """(Where documents start, which queries see no key), as `starts_of`; None if it is not a mask of `kind`."""
+    """(Where documents start, which queries see no key), as `starts_of`; None if it is not a mask of `kind`.
+
+    padded: as for `kind_for`.
+    """
     rows = of_rows(mask, batches, sequence)
     if rows is None:
         return None
     causal = kind.name == CAUSAL.name
-    starts, blind = starts_of(*rows, causal, kind.window_left), blind_of(rows[0], causal)
+    starts = starts_of(rows[0], rows[1] and padded, causal, kind.window_left)
+    blind = blind_of(rows[0], causal)
     if starts is None or int(starts.sum()) > kind.documents or (blind.any() and not kind.blind):
         return None
     return starts, blind
@@ -97,15 +101,13 @@ def _kind_of_rows(mask: torch.Tensor, sequence: int) -> Kind:
     return OTHER
 
 
-def _kind_of_documents(mask: torch.Tensor, batches: Sequence[int], sequence: int, before: Kind, open: bool) -> Kind:
+def _kind_of_documents(mask: torch.Tensor, batches: Sequence[int], sequence: int, before: Kind, padded: bool) -> Kind:
     """The kind of a mask of documents, one that also has the masks of `before` if possible; otherwise OTHER."""
     rows = of_rows(mask, batches, sequence)
     if rows is None:
         return OTHER
     for name, left in dict.fromkeys([before[:2], CAUSAL[:2], ("causal", left_of(rows[0])), OPEN[:2]]):
-        if name == OPEN.name and not open:
-            continue
-        starts = starts_of(*rows, name == CAUSAL.name, left)
+        starts = starts_of(rows[0], rows[1] and padded, name == CAUSAL.name, left)
         if starts is not None:
             blind = bool(blind_of(rows[0], name == CAUSAL.name).any())
             return Kind(name, left, max(capacity_for(starts), before.documents), blind or before.blind)
@@ -113,16 +115,16 @@ def _kind_of_documents(mask: torch.Tensor, batches: Sequence[int], sequence: int
 
 
 def kind_for(
-    mask: torch.Tensor, batches: Sequence[int] | None, sequence: int, before: Kind | None, open: bool = True
+    mask: torch.Tensor, batches: Sequence[int] | None, sequence: int, before: Kind | None, padded: bool = True
 ) -> Kind:
     """The kind to compile a graph for, when a mask is not of the kind before, or of the first one (None).
 
-    batches: as for `of_rows`; None if documents are not supported. open: whether documents may be open. Each mask of
-    rows is also one of documents, so calls may change to documents, then to more of them, to a window, and to queries
+    batches: as for `of_rows`; None if documents are not supported. padded: whether a query may be padding because
+    its key is: not if it is of another token, as in attention of a decoder to an encoder. Each mask of rows is also one of documents, so calls may change to documents, then to more of them, to a window, and to queries
     that see no key. After any other change, the mask may be any mask.
     """
     kind = _kind_of_rows(mask, sequence) if before is None else OTHER
     if kind == OTHER and batches is not None:
-        kind = _kind_of_documents(mask, batches, sequence, before or CAUSAL, open)
+        kind = _kind_of_documents(mask, batches, sequence, before or CAUSAL, padded)
     wider = before is None or (kind.name == before.name and before.window_left in (None, kind.window_left))
     return kind if wider else OTHER
