@@ -385,16 +385,21 @@ def run(model, inputs):
     return loss.detach(), {name: gradient.clone() for name, gradient in gradients.items()}
 
 
+def assert_alike(loss, gradients, wanted_loss, wanted):
+    """Checks a loss and gradients within 1e-5 of the loss and of the largest gradient."""
+    assert abs(loss - wanted_loss) < 1e-5 * wanted_loss
+    largest = max(gradient.abs().max() for gradient in wanted.values())
+    for name, gradient in wanted.items():
+        assert (gradients[name] - gradient).abs().max() < 1e-5 * largest, name
+
+
 def assert_as_pytorch(model, batches):
     """Checks loss and gradients of some calls, and that the model is one compiled part; returns its attentions."""
     compiled = te_mlir.torch.jit(model, strict=True, recipe=te_mlir.HighPrecision())
     for inputs in batches:
         wanted_loss, wanted = run(model, inputs)
         loss, gradients = run(compiled, inputs)
-        assert abs(loss - wanted_loss) < 1e-5 * wanted_loss
-        largest = max(gradient.abs().max() for gradient in wanted.values())
-        for name, gradient in wanted.items():
-            assert (gradients[name] - gradient).abs().max() < 1e-5 * largest, name
+        assert_alike(loss, gradients, wanted_loss, wanted)
     (graph,) = compiled.te.graphs
     assert not graph.reasons and len(graph.parts) == 1
     return attentions(graph)
@@ -437,10 +442,7 @@ def test_bert_with_padding_and_dropout():
     torch.manual_seed(3)
     with same_dropouts():
         wanted_loss, wanted = run(model, inputs)
-    assert abs(loss - wanted_loss) < 1e-5 * wanted_loss
-    largest = max(gradient.abs().max() for gradient in wanted.values())
-    for name, gradient in wanted.items():
-        assert (gradients[name] - gradient).abs().max() < 1e-5 * largest, name
+    assert_alike(loss, gradients, wanted_loss, wanted)
     (graph,) = compiled.te.graphs
     assert all(" documents " in line and " dropout = " in line for line in attentions(graph))
 

@@ -97,7 +97,7 @@ class Importer(Weights):
     def _sources(self, x: Atom, sequence: int) -> set[Atom]:
         """The inputs of the layers that compute a value, and the values from outside that it depends on.
 
-        So is a slice or a concatenation that gives another axis than the last its `sequence` elements: it may move tokens.
+        So is a slice or a concatenation that may move tokens: it gives an axis, not the last one, `sequence` elements.
         """
         found: set[Atom] = set()
         visited: set[Atom] = set()

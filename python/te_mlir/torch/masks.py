@@ -119,9 +119,10 @@ def kind_for(
 ) -> Kind:
     """The kind to compile a graph for, when a mask is not of the kind before, or of the first one (None).
 
-    batches: as for `of_rows`; None if documents are not supported. padded: whether a query may be padding because
-    its key is: not if it is of another token, as in attention of a decoder to an encoder. Each mask of rows is also one of documents, so calls may change to documents, then to more of them, to a window, and to queries
-    that see no key. After any other change, the mask may be any mask.
+    batches: as for `of_rows`; None if documents are not supported. padded: whether a query may be padding because its
+    key is: not if it is of another token, as in attention of a decoder to an encoder. Each mask of rows is also one of
+    documents, so calls may change to documents, then to more of them, to a window, and to queries that see no key.
+    After any other change, the mask may be any mask.
     """
     kind = _kind_of_rows(mask, sequence) if before is None else OTHER
     if kind == OTHER and batches is not None:

@@ -34,6 +34,13 @@ struct Packing {
   std::vector<int32_t> documents;
   int64_t rows;
 };
+std::string textOf(const Shape &s, int32_t type,
+                   const std::vector<int32_t> &documents) {
+  std::string text = s.text() + " type " + std::to_string(type) + ":";
+  for (int32_t boundary : documents)
+    text += " " + std::to_string(boundary);
+  return text;
+}
 std::vector<Packing> packings() {
   std::vector<Packing> all = {
       {{0, 33}, 33},                         // one document
@@ -205,16 +212,14 @@ struct Expected {
 
 TEST_P(Documents, HaveTheBitsThatTheyHaveAlone) {
   if (!isReference())
-    GTEST_SKIP() << "cuDNN may sum in another order beside other documents";
+    GTEST_SKIP() << "cuDNN may sum in another order beside other documents; "
+                    "MeetTheDefinition has its bound";
   for (int32_t type : {TE_RT_F32, TE_RT_BF16, TE_RT_F16})
     for (Shape s : kShapes)
       for (const Packing &packing : packings()) {
         s.sequence = packing.rows;
         const std::vector<int32_t> &documents = packing.documents;
-        std::string text = s.text() + " type " + std::to_string(type) + ":";
-        for (int32_t boundary : documents)
-          text += " " + std::to_string(boundary);
-        SCOPED_TRACE(text);
+        SCOPED_TRACE(textOf(s, type, documents));
 
         Values packed(s, type);
         // Only rows of documents have numbers.
@@ -262,7 +267,8 @@ TEST_P(Documents, HaveTheBitsThatTheyHaveAlone) {
 
 TEST_P(Documents, MalformedBoundariesAreRefused) {
   if (!isReference())
-    GTEST_SKIP() << "'cuda' does not wait for the boundaries";
+    GTEST_SKIP() << "'cuda' does not wait for the boundaries; "
+                    "MalformedBoundariesGiveNaN tests it";
   const Shape s{1, 8, 2, 1, 8, true, 1, -1, 0, 1};
   struct Malformed {
     std::vector<int32_t> documents;
@@ -343,10 +349,7 @@ TEST_P(Documents, MeetTheDefinition) {
           continue;
         s.sequence = packing.rows;
         const std::vector<int32_t> &documents = packing.documents;
-        std::string text = s.text() + " type " + std::to_string(type) + ":";
-        for (int32_t boundary : documents)
-          text += " " + std::to_string(boundary);
-        SCOPED_TRACE(text);
+        SCOPED_TRACE(textOf(s, type, documents));
         Values given(s, type), found(s, type);
         for (Array *each :
              {&given.q, &given.k, &given.v, &given.dout, &given.o, &given.lse})
@@ -419,7 +422,9 @@ TEST_P(Documents, MeetTheDefinition) {
 // Nothing out of bounds is read or written, and all results are NaN.
 TEST_P(Documents, MalformedBoundariesGiveNaN) {
   if (isReference())
-    GTEST_SKIP() << "'reference' refuses them";
+    GTEST_SKIP()
+        << "'reference' refuses them, as MalformedBoundariesAreRefused "
+           "tests";
   const Shape s{1, 200, 2, 1, 64, true, 1};
   for (const std::vector<int32_t> &documents :
        std::vector<std::vector<int32_t>>{{-1, 100, 150},
