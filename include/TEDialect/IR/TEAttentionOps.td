@@ -127,8 +127,8 @@ def TE_AttentionOp
     document `d` is rows `documents[d]` to `documents[d + 1] - 1` of `q`, `k`, `v` and
     `o`, and may be empty. Each document is a sequence by itself, in which positions
     are counted from its first row. `sequence` is the most rows that a document may
-    have; on `cuda`, time and memory are smaller if it is not larger than it has to be. Rows before the first boundary and from the last one on are padding: their
-    `o` and `lse` are 0, and no other row reads them, whatever they contain. Packed
+    have; on `cuda`, time and memory are smaller if it is not larger than it has to be.
+    Rows before the first boundary and from the last one on are padding: their `o` and `lse` are 0, and no other row reads them, whatever they contain. Packed
     documents of lengths `m` and `n` have the boundaries `[0, m, m + n]`. For a padded
     batch, tokens and padding alternate as documents. A boundary that is negative,
     below the one before it or beyond the rows, and a document of more than `sequence`
