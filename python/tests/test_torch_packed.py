@@ -16,7 +16,7 @@ from torch_compare import fresh  # noqa: F401
 
 import te_mlir
 import te_mlir.torch
-from te_mlir.torch.documents import boundaries_of
+from te_mlir.torch.documents import Latest, boundaries_of, documents_in, rows_of
 from te_mlir.torch.masks import CAUSAL, OPEN, OTHER, Kind, documents_of, kind_for
 
 transformers.logging.set_verbosity_error()
@@ -77,12 +77,12 @@ def found_in(mask, sequence):
     batches = (mask.shape[0], 1)
     kind = kind_for(mask, batches, sequence, None)
     if kind.documents:
-        starts, blind = documents_of(mask, batches, sequence, kind)
-        boundaries = boundaries_of(starts, kind.documents).tolist()
+        found = documents_of(mask, batches, sequence, kind)
+        boundaries = boundaries_of(found.starts, kind.documents).tolist()
         assert len(boundaries) == kind.documents + 1 and kind.documents & (kind.documents - 1) == 0
         seen = (mask if mask.dtype is torch.bool else mask == 0)[:, 0]
         assert_meant(seen, boundaries, kind.name == "causal", kind.window_left)
-        assert kind.blind == bool(blind.any())
+        assert kind.blind == bool(found.blind.any())
     return kind
 
 
@@ -121,6 +121,24 @@ def test_one_bit_makes_another_mask():
             # The last query of a causal document may be padding on the right.
             accepted = last and not torch.equal(whole, seen)
             assert (found_in(near[None, None], 16) != OTHER) == accepted, (query, key)
+
+
+def test_as_many_keys_but_others():
+    """A query that sees a key of an earlier document instead of one of its own."""
+    seen = torch.block_diag(torch.ones(2, 2), torch.ones(6, 6)).bool().tril()[None, None].clone()
+    seen[0, 0, 7, [1, 3]] = torch.tensor([True, False])
+    assert found_in(seen, 8) == OTHER
+
+
+def test_one_look_at_a_mask():
+    """Several arguments that need the documents of a mask share them, until the mask changes."""
+    looks = []
+    looked = Latest(lambda mask: looks.append(mask) or documents_in(rows_of(mask, (2, 1), 16), True, True, None))
+    mask = packed(6, 10)
+    assert looked(mask) is looked(mask) and looked(mask).number == 4 and len(looks) == 1
+    mask[0] = packed(16)[0]
+    assert looked(mask).number == 3 and len(looks) == 2
+    assert looked(packed(16)).number == 2 and len(looks) == 3
 
 
 def test_rows_that_see_everything_are_no_padding():

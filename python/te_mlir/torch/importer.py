@@ -23,7 +23,7 @@ from te_mlir.frontend.looking import SAME_ORDER, node_of, uncast
 from te_mlir.frontend.losses import CrossEntropy
 from te_mlir.layout import row_major
 from te_mlir.torch.arguments import fake
-from te_mlir.torch.documents import boundaries_of
+from te_mlir.torch.documents import Documents, Latest, boundaries_of
 from te_mlir.torch.indices import Indices
 from te_mlir.torch.masks import CAUSAL, OTHER, OtherMask, OtherTable, documents_of, is_kind, kind_for
 from te_mlir.torch.tensors import dtype_name
@@ -147,20 +147,22 @@ class Importer(Weights):
                 user, "its mask has documents, and its axes are in another order than its queries and keys"
             )
 
-        def looked(t: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        def look(t: torch.Tensor) -> Documents:
             documents = documents_of(t, batches, sequence, kind, is_self)
             if documents is None:
                 raise OtherMask(user, source.name, kind_for(t, batches, sequence, before, is_self))
             return documents
 
+        looked = Latest(look)
+
         # Attentions with one mask share its feeds, if they read it in the same way.
         rows = math.prod(batches)
         way = f"{'x'.join(map(str, batches))}_{sequence}_{is_self}"
-        boundaries = lambda t: boundaries_of(looked(t)[0], kind.documents)
+        boundaries = lambda t: boundaries_of(looked(t).starts, kind.documents)
         documents = self.feed(source, f"documents_{way}", boundaries, (kind.documents + 1,), torch.int32)
         seeing = None
         if kind.blind:
-            numbers = lambda t: (~looked(t)[1]).flatten().float()
+            numbers = lambda t: (~looked(t).blind).flatten().float()
             seeing = self.feed(source, f"seeing_{way}", numbers, (rows * sequence,), torch.float32)
         return OutsideMask(kind.name == CAUSAL.name, kind.window_left, documents, seeing)
 

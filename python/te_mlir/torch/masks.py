@@ -9,7 +9,7 @@ import torch
 
 from te_mlir.frontend.base import Unsupported
 from te_mlir.frontend.graph import Node
-from te_mlir.torch.documents import blind_of, capacity_for, hides, left_of, of_rows, seen_by, starts_of
+from te_mlir.torch.documents import Documents, capacity_for, documents_in, hides, left_of, rows_of, seen_by
 
 
 class Kind(NamedTuple):
@@ -67,25 +67,20 @@ def is_kind(mask: torch.Tensor, sequence: int, kind: Kind) -> bool:
     wanted = torch.ones(mask.shape, dtype=torch.bool, device=mask.device).tril()
     if kind.window_left is not None:
         wanted = wanted.triu(-kind.window_left)
-    return torch.equal(seen, wanted) and hides(mask, seen)
+    return bool((seen == wanted).all() & hides(mask, seen))
 
 
 def documents_of(
     mask: torch.Tensor, batches: Sequence[int], sequence: int, kind: Kind, padded: bool = True
-) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """(Where documents start, which queries see no key), as `starts_of`; None if it is not a mask of `kind`.
+) -> Documents | None:
+    """The documents that a mask divides a batch into; None if it is not a mask of `kind`. It waits for the device once.
 
     padded: as for `kind_for`.
     """
-    rows = of_rows(mask, batches, sequence)
-    if rows is None:
-        return None
-    causal = kind.name == CAUSAL.name
-    starts = starts_of(rows[0], rows[1] and padded, causal, kind.window_left)
-    blind = blind_of(rows[0], causal)
-    if starts is None or int(starts.sum()) > kind.documents or (blind.any() and not kind.blind):
-        return None
-    return starts, blind
+    rows = rows_of(mask, batches, sequence)
+    found = rows and documents_in(rows, padded, kind.name == CAUSAL.name, kind.window_left)
+    fits = found and found.number <= kind.documents and kind.blind >= found.has_blind
+    return found if fits else None
 
 
 def _kind_of_rows(mask: torch.Tensor, sequence: int) -> Kind:
@@ -103,14 +98,13 @@ def _kind_of_rows(mask: torch.Tensor, sequence: int) -> Kind:
 
 def _kind_of_documents(mask: torch.Tensor, batches: Sequence[int], sequence: int, before: Kind, padded: bool) -> Kind:
     """The kind of a mask of documents, one that also has the masks of `before` if possible; otherwise OTHER."""
-    rows = of_rows(mask, batches, sequence)
+    rows = rows_of(mask, batches, sequence)
     if rows is None:
         return OTHER
-    for name, left in dict.fromkeys([before[:2], CAUSAL[:2], ("causal", left_of(rows[0])), OPEN[:2]]):
-        starts = starts_of(rows[0], rows[1] and padded, name == CAUSAL.name, left)
-        if starts is not None:
-            blind = bool(blind_of(rows[0], name == CAUSAL.name).any())
-            return Kind(name, left, max(capacity_for(starts), before.documents), blind or before.blind)
+    for name, left in dict.fromkeys([before[:2], CAUSAL[:2], ("causal", left_of(rows)), OPEN[:2]]):
+        found = documents_in(rows, padded, name == CAUSAL.name, left)
+        if found is not None:
+            return Kind(name, left, max(capacity_for(found), before.documents), found.has_blind or before.blind)
     return OTHER
 
 
@@ -119,7 +113,7 @@ def kind_for(
 ) -> Kind:
     """The kind to compile a graph for, when a mask is not of the kind before, or of the first one (None).
 
-    batches: as for `of_rows`; None if documents are not supported. padded: whether a query may be padding because its
+    batches: as for `rows_of`; None if documents are not supported. padded: whether a query may be padding because its
     key is: not if it is of another token, as in attention of a decoder to an encoder. Each mask of rows is also one of
     documents, so calls may change to documents, then to more of them, to a window, and to queries that see no key.
     After any other change, the mask may be any mask.
