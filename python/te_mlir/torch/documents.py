@@ -61,6 +61,12 @@ class Rows(NamedTuple):
         )
 
 
+def _sum(keys: torch.Tensor, axis: int) -> torch.Tensor:
+    """The sums of zeros and ones over an axis, most of them added as bytes: PyTorch makes each an int64 before it adds."""
+    part = math.gcd(keys.shape[axis], 128)
+    return keys.unflatten(axis, (-1, part)).sum(axis, dtype=torch.uint8).sum(axis)
+
+
 def rows_of(mask: torch.Tensor, batches: Sequence[int], sequence: int) -> Rows | None:
     """What the queries of a batch see; None if the mask differs between heads.
 
@@ -79,14 +85,14 @@ def rows_of(mask: torch.Tensor, batches: Sequence[int], sequence: int) -> Rows |
         return numbers.reshape(*masked, size).expand(*batches, size).reshape(math.prod(batches), size)
 
     keys = seen.expand(*masked, sequence, sequence).reshape(math.prod(masked), sequence, sequence).view(torch.uint8)
-    count = keys.sum(-1)
+    count = _sum(keys, -1)
     return Rows(
         first=every(keys.argmax(-1)),
         last=every(torch.where(count > 0, sequence - 1 - keys.flip(-1).argmax(-1), -1)),
         keys=every(count),
         itself=every(keys.diagonal(dim1=1, dim2=2) != 0),
         previous=every(keys.diagonal(offset=-1, dim1=1, dim2=2) != 0),
-        readers=every(keys.sum(-2)),
+        readers=every(_sum(keys, -2)),
         hides=hides(mask, seen),
         own=masked == tuple(batches),
     )
