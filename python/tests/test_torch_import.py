@@ -47,6 +47,22 @@ def test_llama_gradients_are_autograds(options, call):
     ]
 
 
+@pytest.mark.parametrize("gqa", [False, True])
+@pytest.mark.parametrize("sequences", [1, 2])
+def test_shared_heads_of_keys_are_read_in_place(sequences, gqa):
+    """Heads of keys and values that several heads of queries share are not copied, for one sequence or several."""
+    model = Llama(gqa=gqa)
+    ids, labels = (x[:sequences] for x in batch())
+    loss, theirs = gradients(model, ids, labels)
+    compiled = te_mlir.torch.jit(model, strict=True)
+    mine_loss, mine = gradients(compiled, ids, labels)
+    assert abs(mine_loss - loss) < 1e-5 * loss
+    assert_close({name.removeprefix("_orig_mod."): g for name, g in mine.items()}, theirs)
+    ops = [op for graph in compiled.te.graphs for region in graph.regions for op in region.function.ops]
+    assert [op.attributes["kv_heads"] for op in ops if op.name == "te.attention"] == [f"{model.kv_heads} : i64"]
+    assert not [op for op in ops if op.name == "linalg.broadcast"]
+
+
 def test_gpt_gradients_are_autograds():
     model = GPT()
     x = torch.randn(2, 16, 64, requires_grad=True)

@@ -449,10 +449,15 @@ class Attentions(Emission):
             merged = math.prod(sizes[of[n]] for n in shared)
             kv_heads = b.elements // (batches * sequence * size)
             order = [of[n] for n in before] + [of[found.key]] + [of[n] for n in shared]
-            order += [x for x in range(len(sizes)) if x not in order and x != last] + [last]
+            rest = [x for x in range(len(sizes)) if x not in order and x != last]
+            # The axes without an extent come first, so that those of heads and columns are the last two.
+            alone = [x for x in rest if sizes[x] == 1]
+            order = [*alone, *order, *(x for x in rest if sizes[x] != 1), last]
             repeat = merged // max(kv_heads, 1)
             shape = [sizes[x] for x in order]
-            spread = row_major(shape) if repeat == 1 else _repeated(shape, kv_heads, repeat, len(before) + 1)
+            spread = (
+                row_major(shape) if repeat == 1 else _repeated(shape, kv_heads, repeat, len(alone) + len(before) + 1)
+            )
             matrix, layout = b.matrix, repeated.permute(order)
             if not kv_heads or spread is None or not same(layout, spread):
                 kv_heads, matrix = merged, self.in_order(Value(matrix, layout), node)
