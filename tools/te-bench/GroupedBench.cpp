@@ -418,7 +418,8 @@ void GroupedBench::runTensorLayer(const Shape &shape, bool even) {
     const Step quantize = kernel(
         [=](te_rt_instance *i) {
           return te_rt_plan_quantize_tensor(i, 0, count, height, cols,
-                                            TE_RT_BF16, TE_RT_F8E4M3FN);
+                                            TE_RT_BF16, TE_RT_F8E4M3FN, 0, 0,
+                                            0.0f);
         },
         {w.source, w.scale, w.row, w.rowScale, col,
          col ? w.colScale : nullptr});

@@ -96,7 +96,11 @@ void quantize_tensor(const quantize_tensor_params &p, void *const *buffers) {
     return;
   }
   const void *x = buffers[b::x];
-  const float scale = *static_cast<const float *>(buffers[b::scale]);
+  float scale = *static_cast<const float *>(buffers[b::scale]);
+  if (p.from_amax)
+    scale =
+        math::computeScale(scale, math::maxFinite(p.fp8_type),
+                           p.pow2_scales != 0, p.amax_epsilon, math::kFloatMax);
   auto *row = static_cast<uint8_t *>(buffers[b::row]);
   auto *col = static_cast<uint8_t *>(buffers[b::col]);
   for (int64_t r = 0; r < p.rows; ++r)

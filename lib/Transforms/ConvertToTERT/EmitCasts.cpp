@@ -7,6 +7,8 @@
 
 #include "LaunchCall.h"
 
+#include "llvm/ADT/TypeSwitch.h"
+
 using namespace mlir;
 using namespace mlir::te;
 
@@ -88,6 +90,33 @@ static LogicalResult emitGroupedDequantize(DequantizeOp op,
       .emit();
 }
 
+/// The te.compute_scale whose rule a quantize_tensor to `type` applies itself,
+/// or null if `scale` is another value.
+static ComputeScaleOp foldedScale(Value scale, ScaledType type) {
+  auto computed = scale ? scale.getDefiningOp<ComputeScaleOp>() : nullptr;
+  return computed && computed.getElementType() == type.getElementType()
+             ? computed
+             : ComputeScaleOp();
+}
+
+/// Whether `user` is a cast that computes the scale of `op` itself.
+static bool foldsScale(Operation *user, ComputeScaleOp op) {
+  return llvm::TypeSwitch<Operation *, bool>(user)
+      .Case<QuantizeOp, QuantizeShardOp>([&](auto cast) {
+        return foldedScale(cast.getScale(), cast.getUsageType()) == op;
+      })
+      .Default(false);
+}
+
+/// Adds the scale of a quantize_tensor, or the amax that it is computed from.
+static void addScale(LaunchCall &call, Value scale, ScaledType type) {
+  ComputeScaleOp folded = foldedScale(scale, type);
+  call.i32("from_amax", static_cast<bool>(folded))
+      .i32("pow2_scales", folded && folded.getPow2Scales())
+      .f32("amax_epsilon", folded ? folded.getAmaxEpsilon() : APFloat(0.0f))
+      .in(folded ? folded.getAmax() : scale);
+}
+
 /// Emits a cast of matrices: a te.quantize, or a grouped cast whose scales are
 /// those of the whole matrix.
 template <typename CastOp>
@@ -107,7 +136,7 @@ static LogicalResult emitQuantize(CastOp op, LaunchEmitter &emitter) {
     call.i32("scheme", static_cast<int32_t>(type.getScheme()));
 
   if (isPerTensor)
-    call.in(op.getScale());
+    addScale(call, op.getScale(), type);
   else if (type.isNv())
     call.i32("row_scaled", type.is(ScaleVariant::RowScaled))
         .i32("scale_max", type.getScaleMax())
@@ -151,8 +180,8 @@ LogicalResult te::emitLaunches(QuantizeShardOp op, LaunchEmitter &emitter) {
         .i64("cols", cols)
         .type("type", elementType(op.getX()))
         .in(op.getX())
-        .type("fp8_type", type.getElementType())
-        .in(op.getScale());
+        .type("fp8_type", type.getElementType());
+    addScale(call, op.getScale(), type);
     for (unsigned axis : {1, 0})
       addUsage(call, op, findUsage(op.getUsages(), axis), 2);
     return call.out(op.getAmax()).in(op.getSkip()).emit();
@@ -241,6 +270,10 @@ template <> LogicalResult te::emitLaunches(AmaxOp op, LaunchEmitter &emitter) {
 
 template <>
 LogicalResult te::emitLaunches(ComputeScaleOp op, LaunchEmitter &emitter) {
+  // Casts compute the scale themselves.
+  if (llvm::all_of(op->getUsers(),
+                   [&](Operation *user) { return foldsScale(user, op); }))
+    return success();
   return LaunchCall(emitter, op, "compute_scale")
       .i64("count", count(op.getAmax()))
       .type("fp8_type", op.getElementType())

@@ -91,7 +91,7 @@ TEST_P(Agreement, Casts) {
     for (int32_t fp8Type : {TE_RT_F8E4M3FN, TE_RT_F8E5M2}) {
       const std::vector<float> scale{7.3f};
       check(what + " tensor",
-            TE_PLAN(quantize_tensor, 1, rows, cols, type, fp8Type),
+            TE_PLAN(quantize_tensor, 1, rows, cols, type, fp8Type, 0, 0, 0.0f),
             {in(x.bytes), in(scale)},
             {{fp8Type, size},
              {TE_RT_F32, 1},

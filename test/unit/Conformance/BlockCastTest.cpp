@@ -136,11 +136,11 @@ TEST_P(BlockCast, TransposeEqualsDirectColumnUsage) {
       const Array x = makeArray("wide", TE_RT_BF16, rows * cols, rows);
       BothUsages tensor(rows, cols, TE_RT_PER_TENSOR);
       BothUsages block(rows, cols, TE_RT_BLOCK_128X128);
-      device().run(
-          TE_PLAN(quantize_tensor, 1, rows, cols, TE_RT_BF16, TE_RT_F8E4M3FN),
-          {in(x.bytes), in(std::vector<float>{7.3f}), out(tensor.row.data),
-           out(tensor.row.scale), out(tensor.col.data), out(tensor.col.scale),
-           none()});
+      device().run(TE_PLAN(quantize_tensor, 1, rows, cols, TE_RT_BF16,
+                           TE_RT_F8E4M3FN, 0, 0, 0.0f),
+                   {in(x.bytes), in(std::vector<float>{7.3f}),
+                    out(tensor.row.data), out(tensor.row.scale),
+                    out(tensor.col.data), out(tensor.col.scale), none()});
       device().run(TE_PLAN(quantize_block, 1, rows, cols, TE_RT_BF16,
                            TE_RT_F8E4M3FN, TE_RT_BLOCK_128X128, 0, 0.0f),
                    {in(x.bytes), out(block.row.data), out(block.row.scale),

@@ -102,7 +102,8 @@ TEST_P(Golden, CurrentScaling) {
                  {in(x.data), out(amax)});
     device().run(TE_PLAN(compute_scale, 1, c.fp8Type, c.pow2, 0.0f),
                  {in(amax), out(scale)});
-    device().run(TE_PLAN(quantize_tensor, 1, rows, cols, TE_RT_BF16, c.fp8Type),
+    device().run(TE_PLAN(quantize_tensor, 1, rows, cols, TE_RT_BF16, c.fp8Type,
+                         0, 0, 0.0f),
                  {in(x.data), in(scale), out(row), out(rowScale), out(col),
                   out(colScale), none()});
     expectBytes(c, "data", row);
@@ -122,7 +123,8 @@ TEST_P(Golden, DelayedScaling) {
     const int64_t rows = x.shape[0], cols = x.shape[1];
     std::vector<float> scaleInv(1), amax(1);
     std::vector<uint8_t> row(rows * cols), col(rows * cols);
-    device().run(TE_PLAN(quantize_tensor, 1, rows, cols, TE_RT_BF16, c.fp8Type),
+    device().run(TE_PLAN(quantize_tensor, 1, rows, cols, TE_RT_BF16, c.fp8Type,
+                         0, 0, 0.0f),
                  {in(x.data), in(std::vector<float>{7.3f}), out(row),
                   out(scaleInv), out(col), none(), out(amax)});
     expectBytes(c, "data", row);

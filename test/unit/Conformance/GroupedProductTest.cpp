@@ -106,7 +106,9 @@ protected:
     else {
       std::vector<Buffer> buffers = usage({in(x.bytes), in(scale)}, 2);
       buffers.push_back(none());
-      device().run(TE_PLAN(quantize_tensor, 1, rows, cols, type, fp8), buffers);
+      device().run(
+          TE_PLAN(quantize_tensor, 1, rows, cols, type, fp8, 0, 0, 0.0f),
+          buffers);
     }
     return q;
   }

@@ -150,9 +150,10 @@ TEST_P(Grouped, TensorCastIsThatOfEachGroup) {
           const Array part = rowsOf(x, cols, start, count, count);
           std::vector<uint8_t> q(count * cols), qCol(count * cols);
           std::vector<float> inverse(1), one{scale[g]}, amax(1);
-          device().run(TE_PLAN(quantize_tensor, 1, count, cols, type, fp8),
-                       {in(part.bytes), in(one), out(q), out(inverse),
-                        out(qCol), none(), none()});
+          device().run(
+              TE_PLAN(quantize_tensor, 1, count, cols, type, fp8, 0, 0, 0.0f),
+              {in(part.bytes), in(one), out(q), out(inverse), out(qCol), none(),
+               none()});
           EXPECT_EQ(rowScale[g], inverse[0]);
           EXPECT_EQ(colScale[g], inverse[0]);
           Array back(outType, count * cols);

@@ -131,12 +131,14 @@ TEST_P(Skip, EveryCast) {
                          uint8_t{0x41})},
          {all, block(TE_RT_BLOCK_128X128, kRows, kCols)}});
   check({"quantize_tensor",
-         TE_PLAN(quantize_tensor, 1, kRows, kCols, TE_RT_BF16, TE_RT_F8E4M3FN),
+         TE_PLAN(quantize_tensor, 1, kRows, kCols, TE_RT_BF16, TE_RT_F8E4M3FN,
+                 0, 0, 0.0f),
          {x.bytes, bytesOf(7.3f)},
          {all, 4, all, 4, 4},
          4});
   check({"quantize_tensor, no amax",
-         TE_PLAN(quantize_tensor, 1, kRows, kCols, TE_RT_BF16, TE_RT_F8E4M3FN),
+         TE_PLAN(quantize_tensor, 1, kRows, kCols, TE_RT_BF16, TE_RT_F8E4M3FN,
+                 0, 0, 0.0f),
          {x.bytes, bytesOf(7.3f)},
          {all, 4, all, 4, 0}});
   for (int32_t scheme : {TE_RT_BLOCK_1X128, TE_RT_BLOCK_128X128})

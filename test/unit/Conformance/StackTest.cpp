@@ -118,7 +118,7 @@ TEST_P(Stack, TensorAndBlockCasts) {
         check({text("quantize_tensor", rows, cols, type),
                [=](int64_t matrices) {
                  return TE_PLAN(quantize_tensor, matrices, rows, cols, type,
-                                TE_RT_F8E4M3FN);
+                                TE_RT_F8E4M3FN, 0, 0, 0.0f);
                },
                {x, scales},
                {false, false},

@@ -17,9 +17,10 @@ protected:
              float scale) {
     std::vector<uint8_t> row(rows * cols), col(rows * cols);
     std::vector<float> rowScale(1), colScale(1);
-    device().run(TE_PLAN(quantize_tensor, 1, rows, cols, x.type, fp8Type),
-                 {in(x.bytes), in(std::vector<float>{scale}), out(row),
-                  out(rowScale), out(col), out(colScale), none()});
+    device().run(
+        TE_PLAN(quantize_tensor, 1, rows, cols, x.type, fp8Type, 0, 0, 0.0f),
+        {in(x.bytes), in(std::vector<float>{scale}), out(row), out(rowScale),
+         out(col), out(colScale), none()});
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t c = 0; c < cols; ++c) {
         const double value = x.at(r * cols + c);
@@ -83,7 +84,7 @@ TEST_P(TensorCast, OneUsageAlone) {
       colAlone(33 * 65);
   std::vector<float> inverse(1), inverse2(1);
   const auto plan =
-      TE_PLAN(quantize_tensor, 1, 33, 65, TE_RT_BF16, TE_RT_F8E5M2);
+      TE_PLAN(quantize_tensor, 1, 33, 65, TE_RT_BF16, TE_RT_F8E5M2, 0, 0, 0.0f);
   device().run(plan, {in(x.bytes), in(scale), out(row), out(inverse), out(col),
                       out(inverse2), none()});
   device().run(plan, {in(x.bytes), in(scale), out(rowAlone), out(inverse),
@@ -111,8 +112,8 @@ TEST_P(TensorCast, MeasuresWhileItCasts) {
         std::vector<uint8_t> row(count), col(count), plainRow(count),
             plainCol(count);
         std::vector<float> rowScale(1), colScale(1), amax(1), expected(1);
-        const auto plan =
-            TE_PLAN(quantize_tensor, 1, rows, cols, type, TE_RT_F8E4M3FN);
+        const auto plan = TE_PLAN(quantize_tensor, 1, rows, cols, type,
+                                  TE_RT_F8E4M3FN, 0, 0, 0.0f);
         device().run(plan,
                      {in(x.bytes), in(scale), out(plainRow), out(rowScale),
                       out(plainCol), out(colScale), none()});
@@ -128,7 +129,8 @@ TEST_P(TensorCast, MeasuresWhileItCasts) {
 TEST_P(TensorCast, EmptyMatrix) {
   std::vector<uint8_t> nothing;
   std::vector<float> inverse(1), amax(1);
-  device().run(TE_PLAN(quantize_tensor, 1, 0, 64, TE_RT_BF16, TE_RT_F8E4M3FN),
+  device().run(TE_PLAN(quantize_tensor, 1, 0, 64, TE_RT_BF16, TE_RT_F8E4M3FN, 0,
+                       0, 0.0f),
                {in(nothing), in(std::vector<float>{4.0f}), out(nothing),
                 out(inverse), none(), none(), out(amax)});
   EXPECT_EQ(inverse[0], 0.25f);
@@ -165,6 +167,37 @@ TEST_P(TensorCast, ComputeScale) {
           EXPECT_EQ(scale[0], scaleOf(amax, fp8Type, pow2, epsilon,
                                       maxFiniteOf(TE_RT_F32)))
               << amax << " " << epsilon << " " << pow2;
+        }
+}
+
+// A cast that gets an amax has the scale that compute_scale computes from it.
+TEST_P(TensorCast, ComputesItsScaleFromAnAmax) {
+  const float inf = std::numeric_limits<float>::infinity();
+  const int64_t rows = 130, cols = 48;
+  const Array x = makeArray("wide", TE_RT_BF16, rows * cols);
+  for (float amax : {0.0f, 1.0f, 3.7f, 448.0f, 1e-38f, 1e-45f, 3e-36f, 3e38f,
+                     inf, std::nanf("")})
+    for (float epsilon : {0.0f, 0.01f})
+      for (bool pow2 : {false, true})
+        for (int32_t fp8Type : kFp8Types) {
+          const float scale =
+              scaleOf(amax, fp8Type, pow2, epsilon, maxFiniteOf(TE_RT_F32));
+          std::vector<uint8_t> row(rows * cols), col(rows * cols);
+          std::vector<float> rowScale(1), colScale(1);
+          device().run(TE_PLAN(quantize_tensor, 1, rows, cols, x.type, fp8Type,
+                               1, pow2, epsilon),
+                       {in(x.bytes), in(std::vector<float>{amax}), out(row),
+                        out(rowScale), out(col), out(colScale), none()});
+          ASSERT_EQ(rowScale[0], 1.0f / scale) << amax << " " << epsilon;
+          ASSERT_EQ(colScale[0], 1.0f / scale);
+          for (int64_t r = 0; r < rows; ++r)
+            for (int64_t c = 0; c < cols; ++c) {
+              const uint8_t expected = encodeFp8(
+                  fp8Type, static_cast<float>(x.at(r * cols + c) *
+                                              static_cast<double>(scale)));
+              ASSERT_EQ(expected, row[r * cols + c]) << amax << " " << epsilon;
+              ASSERT_EQ(expected, col[c * rows + r]) << amax << " " << epsilon;
+            }
         }
 }
 

@@ -207,10 +207,13 @@ def quantize_nvfp4 : Kernel<Casts> {
 def quantize_tensor : Kernel<Casts> {
   let Description = [{
     Per-tensor quantisation with a given scale; each *_scale that is written is
-    rn32(1/scale). `amax` receives max|x|, as the kernel amax computes it.
+    rn32(1/scale). With from_amax, `scale` is the amax that the scale is computed from,
+    as by the kernel compute_scale; otherwise, pow2_scales and amax_epsilon have no
+    effect. `amax` receives max|x|, as the kernel amax computes it.
   }];
   let Parameters = (parameters Matrices:$matrices, Dim:$rows, Dim:$cols, WideType:$type,
-                               Fp8Type:$fp8_type);
+                               Fp8Type:$fp8_type, Flag:$from_amax, Flag:$pow2_scales,
+                               NonNegative:$amax_epsilon);
   let Buffers = (buffers In<["matrices", "rows", "cols"], "type">:$x,
                          In<["matrices"], "f32">:$scale,
                          OutOpt<["matrices", "rows", "cols"], "fp8_type">:$row,

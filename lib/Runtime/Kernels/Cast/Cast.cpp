@@ -260,6 +260,9 @@ Status plan_quantize_tensor(const CudaDevice &device,
         args.skip = static_cast<const float *>(buffers[index::skip]);
         args.rows = params.rows;
         args.cols = params.cols;
+        args.fromAmax = params.from_amax;
+        args.pow2 = params.pow2_scales;
+        args.epsilon = params.amax_epsilon;
         const bool isFast = isAligned(args.x, 16) &&
                             storesVectors(args.out, args.rows, args.cols);
         return (args.amax ? measuring : plain).launch(launch, isFast, args);

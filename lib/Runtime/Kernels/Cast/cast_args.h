@@ -35,7 +35,7 @@ struct QuantizeStrides {
 
 struct QuantizeArgs {
   const void *x;      // [rows, cols]
-  const float *scale; // [1], per-tensor only, as is amax
+  const float *scale; // [1], per-tensor only, as are amax and fromAmax
   float *amax;        // [1], null in the kernels that do not measure
   uint32_t amaxSlot;  // as AmaxArgs::slot
   QuantizeOutputs out;
@@ -43,7 +43,8 @@ struct QuantizeArgs {
   QuantizeStrides strides;
   int64_t rows, cols;
   uint32_t colTiles;
-  int32_t pow2; // block schemes only, as is epsilon
+  int32_t fromAmax; // whether `scale` is the amax to compute it from
+  int32_t pow2;
   float epsilon;
 };
 

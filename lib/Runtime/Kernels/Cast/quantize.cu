@@ -121,7 +121,10 @@ struct QuantizeTensorBody {
   __device__ __forceinline__ void operator()(const Position &at) const {
     Tile<T> tile;
     load<T, kAligned>(args, at, tile);
-    const float scale = args.scale[blockIdx.y];
+    float scale = args.scale[blockIdx.y];
+    if (args.fromAmax)
+      scale = math::computeScale(scale, F8::max, args.pow2, args.epsilon,
+                                 math::kFloatMax);
     const QuantizeOutputs out = outputs(args);
     if (blockIdx.x == 0 && threadIdx.x == 0) {
       if (out.rowScale)

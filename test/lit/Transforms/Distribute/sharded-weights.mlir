@@ -90,9 +90,9 @@
 
 // With one scale, a run is cast as rows whose length is a power of two. 20,000 is a multiple of 32 but not of 64, so it is cast as one row.
 // ROWS-LABEL: func.func @flat
-// ROWS: tert.launch "quantize_tensor" {cols = 20000 : i64, fp8_type = 3 : i32, matrices = 1 : i64, rows = 1 : i64
+// ROWS: tert.launch "quantize_tensor" {{.*}}cols = 20000 : i64, fp8_type = 3 : i32, from_amax = 1 : i32, matrices = 1 : i64, pow2_scales = 0 : i32, rows = 1 : i64
 // ROWS-LABEL: func.func @even_flat
-// ROWS: tert.launch "quantize_tensor" {cols = 4096 : i64, fp8_type = 3 : i32, matrices = 1 : i64, rows = 4 : i64
+// ROWS: tert.launch "quantize_tensor" {{.*}}cols = 4096 : i64, fp8_type = 3 : i32, from_amax = 1 : i32, matrices = 1 : i64, pow2_scales = 0 : i32, rows = 4 : i64
 
 // Both gathers have half the bytes of bf16.
 // BYTES: amax_reduce dp 1 1 8
