@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""Times forward and backward of transformers' Llama through te, torch.compile and torchao, each in a process of its own.
+
+    python3 speed.py --out speed.json                          # an H200: 4 layers of Llama 3 8B, one sequence of 8192
+    python3 speed.py --small --rows te-block torch             # seconds on a CPU, reference backend
+
+A row is a program:
+    te-bf16, te-delayed, te-current, te-block     te with this recipe; with "+graph", recorded as a CUDA graph
+    torch                                         torch.compile in bf16
+    torchao                                       the same, with the linear layers of torchao's tensorwise FP8
+
+The peers are at their best: causal flash attention without a mask tensor (compare.py). Each row runs for a while, so that
+the clock is that of sustained work, and is then timed back to back, without a wait for each step. Gradients are dropped
+after each step, as an optimizer with `zero_grad(set_to_none=True)` does. Memory is what the whole device has in use
+after a step, without what it had before the first one. Needs te_mlir, torch and transformers; torchao for its row.
+"""
+
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+import time
+
+import torch
+from compare import SIZES, Loss, draw_weights, model_of, without_mask_tensor
+
+RECIPES = {
+    "te-bf16": "HighPrecision",
+    "te-delayed": "DelayedScaling",
+    "te-current": "Float8CurrentScaling",
+    "te-block": "Float8BlockScaling",
+}
+ROWS = ["torch", "torchao", "te-bf16", "te-delayed", "te-current", "te-current+graph", "te-block"]
+
+
+def compiled(row, model):
+    """The loss of the model as the program that a row names."""
+    name, _, graph = row.partition("+")
+    if name in RECIPES:
+        import te_mlir
+        import te_mlir.torch
+
+        options = {"cuda_graph": True} if graph else {}
+        return te_mlir.torch.jit(Loss(model), recipe=getattr(te_mlir, RECIPES[name])(), strict=True, **options)
+    without_mask_tensor(model)
+    if name == "torchao":
+        from torchao.float8 import Float8LinearConfig, convert_to_float8_training
+
+        convert_to_float8_training(model, config=Float8LinearConfig())
+    return torch.compile(Loss(model))
+
+
+def measure(row, arguments):
+    """Milliseconds of a step, memory, and seconds of the first step."""
+    cuda = not arguments.small
+    device = torch.device("cuda:0" if cuda else "cpu")
+    synchronize = torch.cuda.synchronize if cuda else lambda: None
+    sizes = dict(SIZES[arguments.small])
+    if cuda:
+        sizes.update(vocab_size=arguments.vocabulary, num_hidden_layers=arguments.layers)
+    model = model_of(sizes, device)
+    draw_weights(model, 0)
+    program = compiled(row, model)
+    shape = (arguments.sequences, 32 if arguments.small else arguments.sequence)
+    batches = [torch.randint(0, sizes["vocab_size"], shape, device=device) for _ in range(4)]
+
+    def step(index):
+        program(batches[index % 4]).backward()
+        for parameter in model.parameters():
+            parameter.grad = None
+
+    synchronize()
+    free = torch.cuda.mem_get_info()[0] if cuda else 0
+    start = time.perf_counter()
+    step(0)
+    synchronize()
+    result = {"row": row, "first_step_s": time.perf_counter() - start}
+    start = time.perf_counter()
+    while time.perf_counter() - start < arguments.seconds:
+        step(1)
+        synchronize()
+    steps = arguments.steps
+    start = time.perf_counter()
+    for index in range(steps):
+        step(index)
+    synchronize()
+    result["ms"] = 1000 * (time.perf_counter() - start) / steps
+    if cuda:
+        result["device_mib"] = (free - torch.cuda.mem_get_info()[0]) / 2**20
+    return result
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", default="torch_llama_speed.json")
+    parser.add_argument("--rows", nargs="+", default=ROWS, help="see the top of this file")
+    parser.add_argument("--small", action="store_true")
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--vocabulary", type=int, default=128256)
+    parser.add_argument("--sequences", type=int, default=1)
+    parser.add_argument("--sequence", type=int, default=8192)
+    parser.add_argument("--seconds", type=float, default=2.0, help="how long a row runs before it is timed")
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        print(json.dumps(measure(arguments.one, arguments)))
+        return
+    rows = []
+    for row in arguments.rows:
+        if row.partition("+")[0] not in (*RECIPES, "torch", "torchao"):
+            parser.error(f"expected a row of {', '.join(ROWS)}, but got '{row}'")
+        command = [sys.executable, *sys.argv, "--one", row]
+        run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+        rows.append(json.loads(run.stdout.splitlines()[-1]))
+        print(
+            "  ".join(f"{key} {value:.1f}" if key != "row" else f"{value:18}" for key, value in rows[-1].items()),
+            flush=True,
+        )
+    result = {
+        "torch": torch.__version__,
+        "device": "cpu" if arguments.small else torch.cuda.get_device_name(),
+        "model": {key: getattr(arguments, key) for key in ("layers", "vocabulary", "sequences", "sequence")},
+        "rows": rows,
+    }
+    pathlib.Path(arguments.out).write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
