@@ -152,15 +152,16 @@ TE_HOST_DEVICE uint32_t nvRandomBits(uint32_t word, uint32_t partner, int j) {
 //===----------------------------------------------------------------------===//
 
 /// In place v := v diag(s) H / 4, with H the Sylvester matrix of order 16 and
-/// the signs s of the recipe; s is -1 where the bit of this mask is set.
+/// the signs s of the recipe; s is -1 where the bit of this mask is set. No sum
+/// overflows unless the result does, because the sums are those of v / 16. That
+/// is exact for bf16: its smallest number is 2^-133, and that of f32 2^-149.
 inline constexpr uint32_t kHadamardNegative = 0xd7e8;
 TE_HOST_DEVICE void hadamard16(float (&v)[16]) {
 #ifdef __CUDA_ARCH__
 #pragma unroll
 #endif
   for (int i = 0; i < 16; ++i)
-    if (kHadamardNegative >> i & 1)
-      v[i] = -v[i];
+    v[i] *= kHadamardNegative >> i & 1 ? -0.0625f : 0.0625f;
 #ifdef __CUDA_ARCH__
 #pragma unroll
 #endif
@@ -178,7 +179,7 @@ TE_HOST_DEVICE void hadamard16(float (&v)[16]) {
 #pragma unroll
 #endif
   for (int i = 0; i < 16; ++i)
-    v[i] *= 0.25f;
+    v[i] *= 4.0f;
 }
 
 } // namespace math

@@ -103,6 +103,32 @@ TEST_P(Hadamard, MatrixIsTheDefinition) {
     }
 }
 
+// The sum of 16 numbers overflows where a quarter of it does not, and partial
+// sums that cancel overflow in f32. All sums here are exact in double.
+TEST_P(Hadamard, OverflowsOnlyWhereTheResultDoes) {
+  const double largest = std::ldexp(255.0, 120);
+  Array x(TE_RT_BF16, size_t{16 * 64});
+  for (int i = 0; i < 16; ++i)
+    for (int c = 0; c < 64; ++c) {
+      // Column c is row c % 16 of T, of one size in all elements, or in half.
+      const double size = c < 16   ? std::ldexp(1.0, 124)
+                          : c < 32 ? largest
+                          : c < 48 ? (i < 8 ? largest : -largest)
+                                   : std::ldexp(1.0, -133);
+      x.set(i * 64 + c, entry(i, c % 16) < 0 ? -size : size);
+    }
+  const Array y = transform(x, 16, 64);
+  for (int j = 0; j < 16; ++j)
+    for (int c = 0; c < 64; ++c) {
+      double sum = 0;
+      for (int i = 0; i < 16; ++i)
+        sum += x.at(i * 64 + c) * entry(i, j);
+      Array expected(TE_RT_BF16, size_t{1});
+      expected.set(0, sum);
+      ASSERT_EQ(expected.at(0), y.at(j * 64 + c)) << j << ", " << c;
+    }
+}
+
 // Integers up to 15 give multiples of 1/4 up to 60, which bf16 represents.
 // Nothing is rounded, and the transpose of T gives the integers back.
 TEST_P(Hadamard, TransposeRestoresSmallIntegers) {
