@@ -7,7 +7,7 @@ include "TEDialect/IR/TEConstraints.td"
 
 def TE_RmsNormOp
     : TE_PureOp<"rms_norm",
-        TE_Axes<(axes "m n":$x, "n":$gamma), (axes "m n":$y, "m":$rsigma, "":$amax), whole = ["n"]>,
+        TE_Axes<(axes "m n":$x, "n":$gamma, "m n":$addend), (axes "m n":$y, "m":$rsigma, "":$amax, "m n":$sum), whole = ["n"]>,
         [AttrSizedResultSegments, AllTypesMatch<["x", "y"]>,
         DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>,
          TE_MeasuresAmax<[[0, 2]]>]> {
@@ -17,38 +17,47 @@ def TE_RmsNormOp
     each row. The arithmetic is in f32, and `y` is rounded once. With
     `zero_centered_gamma`, `gamma` is replaced by `gamma + 1`. `rsigma` is a result
     if the backward needs it. `amax`, of the rounded `y`, is a result if
-    `te-fuse-amax` found a reader.
+    `te-fuse-amax` found a reader. With `plus`, which `te-fuse-norm-add` adds, the
+    rows are those of `sum = x + addend`, rounded to the type of `x`.
 
     Constraints:
     1. (rms_norm-c1) `x` and `y` have one type, and `gamma` is `[columns]` of its element type.
     2. (rms_norm-c2) `rsigma` is `[rows]`.
     3. (rms_norm-c3) `epsilon` is finite and not negative.
+    4. (rms_norm-c4) `addend` and `sum` have the type of `x`; both are given or neither is.
 
     Example:
 
     ```mlir
     %y = te.rms_norm %x, %gamma {epsilon = 1.0e-5 : f32} : tensor<256x512xbf16>, tensor<512xbf16>
     ```
+
+    ```mlir
+    %y, %sum = te.rms_norm %x, %gamma plus %residual : tensor<256x512xbf16>
+      : tensor<256x512xbf16>, tensor<512xbf16> sum tensor<256x512xbf16>
+    ```
   }];
   let arguments = (ins
     Arg<TE_HPMatrix, "[rows, columns]">:$x,
     Arg<TE_HPVector, "[columns]">:$gamma,
+    Arg<Optional<TE_HPMatrix>, "added to x">:$addend,
     DefaultValuedAttr<F32Attr, "1.0e-5f">:$epsilon,
     DefaultValuedAttr<BoolAttr, "false">:$zero_centered_gamma);
   let results = (outs
     Res<TE_HPMatrix, "type of x">:$y,
     Res<Optional<TE_F32Vector>, "[rows]">:$rsigma,
-    Res<Optional<TE_F32Scalar>, "max |y|">:$amax);
+    Res<Optional<TE_F32Scalar>, "max |y|">:$amax,
+    Res<Optional<TE_HPMatrix>, "x + addend">:$sum);
   let assemblyFormat = [{
-    $x `,` $gamma attr-dict `:` type($x) `,` type($gamma)
-    (`rsigma` type($rsigma)^)? (`amax` type($amax)^)?
+    $x `,` $gamma (`plus` $addend^ `:` type($addend))? attr-dict `:` type($x) `,` type($gamma)
+    (`rsigma` type($rsigma)^)? (`amax` type($amax)^)? (`sum` type($sum)^)?
   }];
   let hasVerifier = 1;
 }
 
 def TE_RmsNormBackwardOp
     : TE_BackwardOp<"rms_norm_backward",
-        TE_Axes<(axes "m n":$dy, "m n":$x, "n":$gamma, "m":$rsigma), (axes "m n":$dx, "n":$dgamma), sums = ["m"], whole = ["n"]>,
+        TE_Axes<(axes "m n":$dy, "m n":$x, "n":$gamma, "m":$rsigma, "m n":$addend), (axes "m n":$dx, "n":$dgamma), sums = ["m"], whole = ["n"]>,
         /*saved=*/["x", "gamma", "rsigma"],
         [AllTypesMatch<["dy", "x", "dx"]>,
                                       AllTypesMatch<["gamma", "dgamma"]>]> {
@@ -57,15 +66,22 @@ def TE_RmsNormBackwardOp
     Let `h = rsigma * x`, and `g = gamma`, or `gamma + 1` with
     `zero_centered_gamma`. Then `dx = rsigma * (g dy - h * mean(g dy h))` for each
     row, and `dgamma` is the sum of `dy h` over the rows. Both are accumulated in
-    f32 and rounded once.
+    f32 and rounded once. With `plus`, which `te-fuse-norm-add` adds, `addend` is
+    added to the rounded `dx`, and the sum is rounded.
 
     Constraints:
     1. (rms_norm_backward-c1) `dy`, `x`, `dx` have one type; `gamma`, `dgamma` are `[columns]`; `rsigma` is `[rows]`.
+    2. (rms_norm_backward-c2) `addend` has the type of `x`.
 
     Example:
 
     ```mlir
     %dx, %dgamma = te.rms_norm_backward %dy, %x, %gamma, %rsigma
+      : tensor<256x512xbf16>, tensor<512xbf16>, tensor<256xf32>
+    ```
+
+    ```mlir
+    %dx, %dgamma = te.rms_norm_backward %dy, %x, %gamma, %rsigma plus %residual : tensor<256x512xbf16>
       : tensor<256x512xbf16>, tensor<512xbf16>, tensor<256xf32>
     ```
   }];
@@ -74,11 +90,12 @@ def TE_RmsNormBackwardOp
     Arg<TE_HPMatrix, "input of the forward">:$x,
     Arg<TE_HPVector, "[columns]">:$gamma,
     Arg<TE_F32Vector, "[rows]">:$rsigma,
+    Arg<Optional<TE_HPMatrix>, "added to dx">:$addend,
     DefaultValuedAttr<BoolAttr, "false">:$zero_centered_gamma);
   let results = (outs Res<TE_HPMatrix, "type of x">:$dx,
                       Res<TE_HPVector, "type of gamma">:$dgamma);
   let assemblyFormat = [{
-    $dy `,` $x `,` $gamma `,` $rsigma attr-dict
+    $dy `,` $x `,` $gamma `,` $rsigma (`plus` $addend^ `:` type($addend))? attr-dict
     `:` type($x) `,` type($gamma) `,` type($rsigma)
   }];
   let hasVerifier = 1;
@@ -86,7 +103,7 @@ def TE_RmsNormBackwardOp
 
 def TE_LayerNormOp
     : TE_PureOp<"layer_norm",
-        TE_Axes<(axes "m n":$x, "n":$gamma, "n":$beta), (axes "m n":$y, "m":$mu, "m":$rsigma, "":$amax), whole = ["n"]>,
+        TE_Axes<(axes "m n":$x, "n":$gamma, "n":$beta, "m n":$addend), (axes "m n":$y, "m":$mu, "m":$rsigma, "":$amax, "m n":$sum), whole = ["n"]>,
         [AttrSizedResultSegments,
         AllTypesMatch<["x", "y"]>, AllTypesMatch<["gamma", "beta"]>,
         DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>,
@@ -97,12 +114,15 @@ def TE_LayerNormOp
     `rsigma = 1 / sqrt(mean((x - mu)²) + epsilon)` for each row. The arithmetic is
     in f32, and `y` is rounded once. With `zero_centered_gamma`, `gamma` is replaced
     by `gamma + 1`. `mu` and `rsigma` are results if the backward needs them.
-    `amax`, of the rounded `y`, is a result if `te-fuse-amax` found a reader.
+    `amax`, of the rounded `y`, is a result if `te-fuse-amax` found a reader. With
+    `plus`, which `te-fuse-norm-add` adds, the rows are those of `sum = x + addend`,
+    rounded to the type of `x`.
 
     Constraints:
     1. (layer_norm-c1) `x` and `y` have one type, and `gamma` and `beta` are `[columns]` of its element type.
     2. (layer_norm-c2) `mu` and `rsigma` are `[rows]`; both are results or neither is.
     3. (layer_norm-c3) `epsilon` is finite and not negative.
+    4. (layer_norm-c4) `addend` and `sum` have the type of `x`; both are given or neither is.
 
     Example:
 
@@ -114,23 +134,25 @@ def TE_LayerNormOp
     Arg<TE_HPMatrix, "[rows, columns]">:$x,
     Arg<TE_HPVector, "[columns]">:$gamma,
     Arg<TE_HPVector, "[columns]">:$beta,
+    Arg<Optional<TE_HPMatrix>, "added to x">:$addend,
     DefaultValuedAttr<F32Attr, "1.0e-5f">:$epsilon,
     DefaultValuedAttr<BoolAttr, "false">:$zero_centered_gamma);
   let results = (outs
     Res<TE_HPMatrix, "type of x">:$y,
     Res<Optional<TE_F32Vector>, "[rows]">:$mu,
     Res<Optional<TE_F32Vector>, "[rows]">:$rsigma,
-    Res<Optional<TE_F32Scalar>, "max |y|">:$amax);
+    Res<Optional<TE_F32Scalar>, "max |y|">:$amax,
+    Res<Optional<TE_HPMatrix>, "x + addend">:$sum);
   let assemblyFormat = [{
-    $x `,` $gamma `,` $beta attr-dict `:` type($x) `,` type($gamma)
-    (`mu` type($mu)^)? (`rsigma` type($rsigma)^)? (`amax` type($amax)^)?
+    $x `,` $gamma `,` $beta (`plus` $addend^ `:` type($addend))? attr-dict `:` type($x) `,` type($gamma)
+    (`mu` type($mu)^)? (`rsigma` type($rsigma)^)? (`amax` type($amax)^)? (`sum` type($sum)^)?
   }];
   let hasVerifier = 1;
 }
 
 def TE_LayerNormBackwardOp
     : TE_BackwardOp<"layer_norm_backward",
-        TE_Axes<(axes "m n":$dy, "m n":$x, "n":$gamma, "m":$mu, "m":$rsigma), (axes "m n":$dx, "n":$dgamma, "n":$dbeta), sums = ["m"], whole = ["n"]>,
+        TE_Axes<(axes "m n":$dy, "m n":$x, "n":$gamma, "m":$mu, "m":$rsigma, "m n":$addend), (axes "m n":$dx, "n":$dgamma, "n":$dbeta), sums = ["m"], whole = ["n"]>,
         /*saved=*/["x", "gamma", "mu", "rsigma"],
         [AllTypesMatch<["dy", "x", "dx"]>,
                  AllTypesMatch<["gamma", "dgamma", "dbeta"]>,
@@ -141,10 +163,13 @@ def TE_LayerNormBackwardOp
     `zero_centered_gamma`. Then
     `dx = rsigma * (g dy - mean(g dy) - h * mean(g dy h))` for each row, `dgamma` is
     the sum of `dy h` over the rows, and `dbeta` is the sum of `dy` over the rows.
-    All are accumulated in f32 and rounded once.
+    All are accumulated in f32 and rounded once. With `plus`, which
+    `te-fuse-norm-add` adds, `addend` is added to the rounded `dx`, and the sum is
+    rounded.
 
     Constraints:
     1. (layer_norm_backward-c1) `dy`, `x`, `dx` have one type; `gamma`, `dgamma`, `dbeta` are `[columns]`; `mu`, `rsigma` are `[rows]`.
+    2. (layer_norm_backward-c2) `addend` has the type of `x`.
 
     Example:
 
@@ -159,12 +184,13 @@ def TE_LayerNormBackwardOp
     Arg<TE_HPVector, "[columns]">:$gamma,
     Arg<TE_F32Vector, "[rows]">:$mu,
     Arg<TE_F32Vector, "[rows]">:$rsigma,
+    Arg<Optional<TE_HPMatrix>, "added to dx">:$addend,
     DefaultValuedAttr<BoolAttr, "false">:$zero_centered_gamma);
   let results = (outs Res<TE_HPMatrix, "type of x">:$dx,
                       Res<TE_HPVector, "type of gamma">:$dgamma,
                       Res<TE_HPVector, "type of gamma">:$dbeta);
   let assemblyFormat = [{
-    $dy `,` $x `,` $gamma `,` $mu `,` $rsigma attr-dict
+    $dy `,` $x `,` $gamma `,` $mu `,` $rsigma (`plus` $addend^ `:` type($addend))? attr-dict
     `:` type($x) `,` type($gamma) `,` type($rsigma)
   }];
   let hasVerifier = 1;

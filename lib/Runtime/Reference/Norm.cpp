@@ -32,6 +32,30 @@ std::vector<float> loadGamma(const void *gamma, int64_t cols, int32_t type,
   return g;
 }
 
+/// The rows that a norm normalises: x, or `sum`, to which this writes
+/// x + addend.
+const void *summed(const void *x, const void *addend, void *sum, int64_t count,
+                   int32_t type) {
+  if (!addend)
+    return x;
+  for (int64_t i = 0; i < count; ++i)
+    store(sum, i, load(x, i, type) + load(addend, i, type), type);
+  return sum;
+}
+
+/// Adds `addend`, unless it is null, to the rounded element `i` of `dx`, whose
+/// memory may be that of `addend`.
+void storeGrad(void *dx, int64_t i, float grad, const void *addend,
+               int32_t type) {
+  if (!addend) {
+    store(dx, i, grad, type);
+    return;
+  }
+  const float other = load(addend, i, type);
+  store(dx, i, grad, type);
+  store(dx, i, load(dx, i, type) + other, type);
+}
+
 } // namespace
 
 void rms_norm(const rms_norm_params &p, void *const *buffers) {
@@ -39,10 +63,10 @@ void rms_norm(const rms_norm_params &p, void *const *buffers) {
   const auto g = loadGamma(buffers[b::gamma], p.cols, p.type, p.zero_centered);
   auto *rsigma = static_cast<float *>(buffers[b::rsigma]);
   float amax = 0.0f;
+  const void *const source = summed(buffers[b::x], buffers[b::addend],
+                                    buffers[b::sum], p.rows * p.cols, p.type);
   for (int64_t r = 0; r < p.rows; ++r) {
-    auto x = [&](int64_t c) {
-      return load(buffers[b::x], r * p.cols + c, p.type);
-    };
+    auto x = [&](int64_t c) { return load(source, r * p.cols + c, p.type); };
     const float sum = laneSum(p.cols, [&](float acc, int64_t c) {
       return std::fma(x(c), x(c), acc);
     });
@@ -73,9 +97,9 @@ void rms_norm_backward(const rms_norm_backward_params &p,
     });
     const float mean = sum / static_cast<float>(p.cols);
     for (int64_t c = 0; c < p.cols; ++c)
-      store(buffers[b::dx], r * p.cols + c,
-            math::rmsNormGrad(dy(r, c), x(r, c), g[c], rsigma[r], mean),
-            p.type);
+      storeGrad(buffers[b::dx], r * p.cols + c,
+                math::rmsNormGrad(dy(r, c), x(r, c), g[c], rsigma[r], mean),
+                buffers[b::addend], p.type);
   }
   for (int64_t c = 0; c < p.cols; ++c) {
     const float sum = stripSum(p.rows, [&](float acc, int64_t r) {
@@ -88,7 +112,9 @@ void rms_norm_backward(const rms_norm_backward_params &p,
 void layer_norm(const layer_norm_params &p, void *const *buffers) {
   namespace b = layer_norm_buffers;
   const auto g = loadGamma(buffers[b::gamma], p.cols, p.type, p.zero_centered);
-  const Matrix x{buffers[b::x], p.cols, p.type};
+  const Matrix x{summed(buffers[b::x], buffers[b::addend], buffers[b::sum],
+                        p.rows * p.cols, p.type),
+                 p.cols, p.type};
   auto *mu = static_cast<float *>(buffers[b::mu]);
   auto *rsigma = static_cast<float *>(buffers[b::rsigma]);
   float amax = 0.0f;
@@ -133,10 +159,10 @@ void layer_norm_backward(const layer_norm_backward_params &p,
                                }) /
                        cols;
     for (int64_t c = 0; c < p.cols; ++c)
-      store(buffers[b::dx], r * p.cols + c,
-            math::layerNormGrad(dy(r, c), x(r, c), g[c], mu[r], rsigma[r],
-                                meanOfGrad, mean),
-            p.type);
+      storeGrad(buffers[b::dx], r * p.cols + c,
+                math::layerNormGrad(dy(r, c), x(r, c), g[c], mu[r], rsigma[r],
+                                    meanOfGrad, mean),
+                buffers[b::addend], p.type);
   }
   for (int64_t c = 0; c < p.cols; ++c) {
     const float dgamma = stripSum(p.rows, [&](float acc, int64_t r) {

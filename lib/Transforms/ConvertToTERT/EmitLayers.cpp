@@ -22,6 +22,8 @@ LogicalResult te::emitLaunches(RmsNormOp op, LaunchEmitter &emitter) {
       .out(op.getY())
       .outOrScratch(op.getRsigma(), dim(op.getX(), 0))
       .out(op.getAmax())
+      .in(op.getAddend())
+      .out(op.getSum())
       .emit();
 }
 
@@ -38,6 +40,7 @@ LogicalResult te::emitLaunches(RmsNormBackwardOp op, LaunchEmitter &emitter) {
       .in(op.getRsigma())
       .out(op.getDx())
       .out(op.getDgamma())
+      .in(op.getAddend())
       .emit();
 }
 
@@ -56,6 +59,8 @@ LogicalResult te::emitLaunches(LayerNormOp op, LaunchEmitter &emitter) {
       .outOrScratch(op.getMu(), dim(op.getX(), 0))
       .outOrScratch(op.getRsigma(), dim(op.getX(), 0))
       .out(op.getAmax())
+      .in(op.getAddend())
+      .out(op.getSum())
       .emit();
 }
 
@@ -74,6 +79,7 @@ LogicalResult te::emitLaunches(LayerNormBackwardOp op, LaunchEmitter &emitter) {
       .out(op.getDx())
       .out(op.getDgamma())
       .out(op.getDbeta())
+      .in(op.getAddend())
       .emit();
 }
 

@@ -134,6 +134,8 @@ void populateFuse(OpPassManager &manager,
     function.addPass(createFuseActivationQuantizePass());
     function.addPass(createFuseAmaxPass());
     function.addPass(createFuseResidualAddPass());
+    // After GEMMs took what they can add without another pass over memory.
+    function.addPass(createFuseNormAddPass());
   }
   // After the fusions decided which op measures which amax.
   function.addPass(createBatchReductionsPass());

@@ -225,6 +225,23 @@ func.func @rms_norm(%x: tensor<256x512xbf16>, %gamma: tensor<512xbf16>,
   return
 }
 
+// CHECK-LABEL: @rms_norm_plus
+func.func @rms_norm_plus(%x: tensor<256x512xbf16>, %gamma: tensor<512xbf16>, %residual: tensor<256x512xbf16>) {
+  // CHECK: te.rms_norm %{{.*}}, %{{.*}} plus %{{.*}} : tensor<256x512xbf16> : tensor<256x512xbf16>, tensor<512xbf16> sum tensor<256x512xbf16>
+  %y, %sum = te.rms_norm %x, %gamma plus %residual : tensor<256x512xbf16>
+    : tensor<256x512xbf16>, tensor<512xbf16> sum tensor<256x512xbf16>
+  return
+}
+
+// CHECK-LABEL: @rms_norm_backward_plus
+func.func @rms_norm_backward_plus(%dy: tensor<256x512xbf16>, %x: tensor<256x512xbf16>, %gamma: tensor<512xbf16>,
+                                  %rsigma: tensor<256xf32>, %residual: tensor<256x512xbf16>) {
+  // CHECK: te.rms_norm_backward {{.*}} plus %{{.*}} : tensor<256x512xbf16>
+  %dx, %dgamma = te.rms_norm_backward %dy, %x, %gamma, %rsigma plus %residual : tensor<256x512xbf16>
+    : tensor<256x512xbf16>, tensor<512xbf16>, tensor<256xf32>
+  return
+}
+
 // CHECK-LABEL: @layer_norm
 func.func @layer_norm(%x: tensor<256x512xbf16>, %gamma: tensor<512xbf16>, %beta: tensor<512xbf16>,
                       %dy: tensor<256x512xbf16>) {

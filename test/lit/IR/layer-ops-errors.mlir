@@ -25,6 +25,46 @@ func.func @rms_norm_c3(%x: tensor<4x8xf32>, %g: tensor<8xf32>) {
 
 // -----
 
+func.func @rms_norm_c4(%x: tensor<4x8xf32>, %g: tensor<8xf32>) {
+  // expected-error @below {{expected operand 'addend' and result 'sum' together, but got only 'addend'}}
+  %y = te.rms_norm %x, %g plus %x : tensor<4x8xf32> : tensor<4x8xf32>, tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @rms_norm_c4_type(%x: tensor<4x8xf32>, %a: tensor<4x8xbf16>, %g: tensor<8xf32>) {
+  // expected-error @below {{expected 'addend' to be 'tensor<4x8xf32>' as 'x' is, but got 'tensor<4x8xbf16>'}}
+  %y, %s = te.rms_norm %x, %g plus %a : tensor<4x8xbf16> : tensor<4x8xf32>, tensor<8xf32> sum tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @rms_norm_backward_c2(%dy: tensor<4x8xf32>, %a: tensor<4x4xf32>, %g: tensor<8xf32>, %r: tensor<4xf32>) {
+  // expected-error @below {{expected 'addend' to be 'tensor<4x8xf32>' as 'x' is, but got 'tensor<4x4xf32>'}}
+  %dx, %dg = te.rms_norm_backward %dy, %dy, %g, %r plus %a : tensor<4x4xf32> : tensor<4x8xf32>, tensor<8xf32>, tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @layer_norm_c4(%x: tensor<4x8xf32>, %g: tensor<8xf32>) {
+  // expected-error @below {{expected operand 'addend' and result 'sum' together, but got only 'sum'}}
+  %y, %s = te.layer_norm %x, %g, %g : tensor<4x8xf32>, tensor<8xf32> sum tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @layer_norm_backward_c2(%dy: tensor<4x8xf32>, %a: tensor<4x4xf32>, %g: tensor<8xf32>, %r: tensor<4xf32>) {
+  // expected-error @below {{expected 'addend' to be 'tensor<4x8xf32>' as 'x' is, but got 'tensor<4x4xf32>'}}
+  %dx, %dg, %db = te.layer_norm_backward %dy, %dy, %g, %r, %r plus %a : tensor<4x4xf32> : tensor<4x8xf32>, tensor<8xf32>, tensor<4xf32>
+  return
+}
+
+// -----
+
 func.func @rms_norm_backward_c1(%dy: tensor<4x8xf32>, %x: tensor<4x8xf32>, %g: tensor<8xbf16>, %r: tensor<4xf32>) {
   // expected-error @below {{expected 'gamma' and 'x' to have one element type, but got 'bf16' and 'f32'}}
   %dx, %dg = te.rms_norm_backward %dy, %x, %g, %r : tensor<4x8xf32>, tensor<8xbf16>, tensor<4xf32>

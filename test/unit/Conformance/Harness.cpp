@@ -57,9 +57,7 @@ te_rt_status Device::tryRun(const PlanFunction &plan,
     if (!buffer.isOutput && buffer.bytes != 0)
       std::memcpy(bytes.data(), buffer.data, buffer.bytes);
     void *pointer = nullptr;
-    if (buffer.sharedWith >= 0) {
-      pointer = call.buffers[buffer.sharedWith];
-    } else if (!buffer.isNull) {
+    if (!buffer.isNull && buffer.sharedWith < 0) {
       note(te_rt_alloc(context, bytes.size() + buffer.offset, &pointer));
       if (pointer) {
         allocations.push_back(pointer);
@@ -71,6 +69,9 @@ te_rt_status Device::tryRun(const PlanFunction &plan,
     call.buffers.push_back(pointer);
     host.push_back(std::move(bytes));
   }
+  for (size_t i = 0; i < buffers.size(); ++i)
+    if (buffers[i].sharedWith >= 0)
+      call.buffers[i] = call.buffers[buffers[i].sharedWith];
   // Optional buffers at the end may be omitted.
   call.buffers.resize(call.buffers.size() + 4);
 

@@ -87,15 +87,18 @@ def layer_norm : Kernel<Layers> {
     y = gamma * (rsigma * (x - mu)) + beta in f32, rounded once; with zero_centered,
     gamma is replaced by gamma + 1. mu = lane sum of x (acc = acc + x) / cols. rsigma =
     1 / sqrt(sum / cols + epsilon), where sum is the lane sum of d = x - mu with acc =
-    fmaf(d, d, acc). mu and rsigma are f32[rows]. `amax` is that of rms_norm.
+    fmaf(d, d, acc). mu and rsigma are f32[rows]. `amax`, `addend` and `sum` are those
+    of rms_norm.
   }];
   let Parameters = (parameters Dim:$rows, Dim:$cols, WideType:$type, NonNegative:$epsilon,
                                Flag:$zero_centered);
   let Buffers = (buffers In<["rows", "cols"], "type">:$x, In<["cols"], "type">:$gamma,
                          In<["cols"], "type">:$beta, Out<["rows", "cols"], "type">:$y,
                          Out<["rows"], "f32">:$mu, Out<["rows"], "f32">:$rsigma,
-                         OutOpt<["1"], "f32">:$amax);
+                         OutOpt<["1"], "f32">:$amax, InOpt<["rows", "cols"], "type">:$addend,
+                         OutOpt<["rows", "cols"], "type">:$sum);
   let Relations = [Fits<"rows", "cols">];
+  let Reuses = [MayReuse<"sum", "x">, MayReuse<"sum", "addend">];
 }
 
 def layer_norm_backward : Kernel<Layers> {
@@ -106,14 +109,16 @@ def layer_norm_backward : Kernel<Layers> {
       c2 = (lane sum, acc = fmaf(g * dy, h, acc)) / cols
       dx = rsigma * ((g * dy - c1) - h * c2)
     dgamma is a strip sum with acc = fmaf(dy, h, acc), and dbeta one with
-    acc = acc + dy.
+    acc = acc + dy. `addend` is that of rms_norm_backward.
   }];
   let Parameters = (parameters Dim:$rows, Dim:$cols, WideType:$type, Flag:$zero_centered);
   let Buffers = (buffers In<["rows", "cols"], "type">:$dy, In<["rows", "cols"], "type">:$x,
                          In<["cols"], "type">:$gamma, In<["rows"], "f32">:$mu,
                          In<["rows"], "f32">:$rsigma, Out<["rows", "cols"], "type">:$dx,
-                         Out<["cols"], "type">:$dgamma, Out<["cols"], "type">:$dbeta);
+                         Out<["cols"], "type">:$dgamma, Out<["cols"], "type">:$dbeta,
+                         InOpt<["rows", "cols"], "type">:$addend);
   let Relations = [Fits<"rows", "cols">];
+  let Reuses = [MayReuse<"dx", "addend">];
   let Workspace = "2 * columnSumBytes(rows, cols, kStripSumRows)";
 }
 
@@ -122,14 +127,17 @@ def rms_norm : Kernel<Layers> {
     y = gamma * (rsigma * x), rsigma = 1 / sqrt(sum / cols + epsilon), in f32, rounded
     once; with zero_centered, gamma is replaced by gamma + 1. sum is the lane sum of
     squares with acc = fmaf(x, x, acc). rsigma is f32[rows]. `amax` is max|y| over the
-    stored (rounded) values.
+    stored (rounded) values. With `addend`, which is given with `sum`, x is replaced by
+    `sum`, which is x + addend, rounded.
   }];
   let Parameters = (parameters Dim:$rows, Dim:$cols, WideType:$type, NonNegative:$epsilon,
                                Flag:$zero_centered);
   let Buffers = (buffers In<["rows", "cols"], "type">:$x, In<["cols"], "type">:$gamma,
                          Out<["rows", "cols"], "type">:$y, Out<["rows"], "f32">:$rsigma,
-                         OutOpt<["1"], "f32">:$amax);
+                         OutOpt<["1"], "f32">:$amax, InOpt<["rows", "cols"], "type">:$addend,
+                         OutOpt<["rows", "cols"], "type">:$sum);
   let Relations = [Fits<"rows", "cols">];
+  let Reuses = [MayReuse<"sum", "x">, MayReuse<"sum", "addend">];
 }
 
 def rms_norm_backward : Kernel<Layers> {
@@ -138,13 +146,16 @@ def rms_norm_backward : Kernel<Layers> {
     g = gamma (+ 1):
       mean = (lane sum, acc = fmaf(g * dy, rsigma * x, acc)) / cols
       dx = rsigma * (g * dy - (rsigma * x) * mean)
-    dgamma is a strip sum with acc = fmaf(dy, rsigma * x, acc).
+    dgamma is a strip sum with acc = fmaf(dy, rsigma * x, acc). `addend` is added to the
+    rounded dx, and the sum is rounded.
   }];
   let Parameters = (parameters Dim:$rows, Dim:$cols, WideType:$type, Flag:$zero_centered);
   let Buffers = (buffers In<["rows", "cols"], "type">:$dy, In<["rows", "cols"], "type">:$x,
                          In<["cols"], "type">:$gamma, In<["rows"], "f32">:$rsigma,
-                         Out<["rows", "cols"], "type">:$dx, Out<["cols"], "type">:$dgamma);
+                         Out<["rows", "cols"], "type">:$dx, Out<["cols"], "type">:$dgamma,
+                         InOpt<["rows", "cols"], "type">:$addend);
   let Relations = [Fits<"rows", "cols">];
+  let Reuses = [MayReuse<"dx", "addend">];
   let Workspace = "columnSumBytes(rows, cols, kStripSumRows)";
 }
 

@@ -75,4 +75,27 @@ def FuseResidualAddPass : Pass<"te-fuse-residual-add", "func::FuncOp"> {
   ];
 }
 
+def FuseNormAddPass : Pass<"te-fuse-norm-add", "func::FuncOp"> {
+  let summary = "add in the norm that reads or makes a summand";
+  let description = [{
+    An `arith.addf` whose sum a `te.rms_norm` or `te.layer_norm` normalises becomes
+    the `addend` of the norm, which also gives the sum, and one that adds to the
+    input's gradient of such a norm becomes the `addend` of that gradient. The
+    fusion saves a launch, and reading or writing the tensor again. It is
+    bit-identical: sum and gradient are rounded as before. It declines, with a
+    remark, if the sum or the gradient is read before the fused op, or if the other
+    summand is computed after the gradients of the norm are read. It runs after
+    `te-fuse-residual-add`, which adds in a GEMM, and can be skipped.
+
+    ```mlir
+    %y, %sum = te.rms_norm %x, %gamma plus %residual : tensor<256x512xbf16>
+      : tensor<256x512xbf16>, tensor<512xbf16> sum tensor<256x512xbf16>
+    ```
+  }];
+  let dependentDialects = ["::mlir::te::TEDialect"];
+  let statistics = [
+    Statistic<"numFused", "num-fused", "additions moved into a norm">
+  ];
+}
+
 #endif // TEDIALECT_TRANSFORMS_FUSE_PASSES

@@ -60,6 +60,14 @@ LogicalResult LinearOp::differentiate(OpBuilder &b, AdjointContext &adjoints) {
   return success();
 }
 
+/// A norm with an addend is made after differentiation.
+template <typename NormOp> static LogicalResult expectNoAddend(NormOp norm) {
+  if (!norm.getAddend())
+    return success();
+  return norm.emitOpError() << "expected no operand 'addend' in what is "
+                               "differentiated; add before the norm";
+}
+
 /// The op itself if it gives its statistics of each row of its first operand,
 /// the optional results `indices`; else one that does in its place.
 template <typename Op>
@@ -73,7 +81,8 @@ static Op requireStatistics(Op op, ArrayRef<unsigned> indices) {
 }
 
 LogicalResult RmsNormOp::differentiate(OpBuilder &b, AdjointContext &adjoints) {
-  if (failed(expectNoCotangent(*this, adjoints, getRsigma(), "rsigma")) ||
+  if (failed(expectNoAddend(*this)) ||
+      failed(expectNoCotangent(*this, adjoints, getRsigma(), "rsigma")) ||
       failed(expectNoCotangent(*this, adjoints, getAmax(), "amax")))
     return failure();
   Value dy = adjoints.get(getY());
@@ -81,9 +90,9 @@ LogicalResult RmsNormOp::differentiate(OpBuilder &b, AdjointContext &adjoints) {
   Value gamma = adjoints.residual(getGamma(), "gamma");
   Value rsigma = adjoints.residual(
       requireStatistics(*this, /*rsigma*/ 1).getRsigma(), "rsigma");
-  auto backward = RmsNormBackwardOp::create(b, getLoc(), getX().getType(),
-                                            getGamma().getType(), dy, x, gamma,
-                                            rsigma, getZeroCenteredGammaAttr());
+  auto backward = RmsNormBackwardOp::create(
+      b, getLoc(), getX().getType(), getGamma().getType(), dy, x, gamma, rsigma,
+      /*addend=*/Value(), getZeroCenteredGammaAttr());
   if (adjoints.wants(getX()))
     adjoints.add(getX(), backward.getDx());
   if (adjoints.wants(getGamma()))
@@ -93,7 +102,8 @@ LogicalResult RmsNormOp::differentiate(OpBuilder &b, AdjointContext &adjoints) {
 
 LogicalResult LayerNormOp::differentiate(OpBuilder &b,
                                          AdjointContext &adjoints) {
-  if (failed(expectNoCotangent(*this, adjoints, getMu(), "mu")) ||
+  if (failed(expectNoAddend(*this)) ||
+      failed(expectNoCotangent(*this, adjoints, getMu(), "mu")) ||
       failed(expectNoCotangent(*this, adjoints, getRsigma(), "rsigma")) ||
       failed(expectNoCotangent(*this, adjoints, getAmax(), "amax")))
     return failure();
@@ -105,7 +115,7 @@ LogicalResult LayerNormOp::differentiate(OpBuilder &b,
   Value rsigma = adjoints.residual(norm.getRsigma(), "rsigma");
   auto backward = LayerNormBackwardOp::create(
       b, getLoc(), getX().getType(), getGamma().getType(), getBeta().getType(),
-      dy, x, gamma, mu, rsigma, getZeroCenteredGammaAttr());
+      dy, x, gamma, mu, rsigma, /*addend=*/Value(), getZeroCenteredGammaAttr());
   if (adjoints.wants(getX()))
     adjoints.add(getX(), backward.getDx());
   if (adjoints.wants(getGamma()))

@@ -12,6 +12,33 @@ static LogicalResult verifyGamma(Operation *op, Type x, Type gamma) {
   return verifySameElementType(op, "gamma", gamma, "x", x);
 }
 
+/// 'addend' and 'sum' of a norm are given together, with the type of 'x'.
+template <typename NormOp> static LogicalResult verifySum(NormOp norm) {
+  Value addend = norm.getAddend(), sum = norm.getSum();
+  if (!addend != !sum)
+    return norm.emitOpError() << "expected operand 'addend' and result 'sum' "
+                                 "together, but got only '"
+                              << (addend ? "addend" : "sum") << "'";
+  Type x = norm.getX().getType();
+  for (auto [name, value] :
+       {std::pair("addend", addend), std::pair("sum", sum)})
+    if (value && value.getType() != x)
+      return norm.emitOpError() << "expected '" << name << "' to be " << x
+                                << " as 'x' is, but got " << value.getType();
+  return success();
+}
+
+/// 'addend' of the gradient of a norm has the type of 'x'.
+template <typename BackwardOp>
+static LogicalResult verifyAddend(BackwardOp backward) {
+  Value addend = backward.getAddend();
+  Type x = backward.getX().getType();
+  if (addend && addend.getType() != x)
+    return backward.emitOpError() << "expected 'addend' to be " << x
+                                  << " as 'x' is, but got " << addend.getType();
+  return success();
+}
+
 LogicalResult RmsNormOp::verify() {
   Type x = getX().getType();
   // rms_norm-c1
@@ -22,15 +49,21 @@ LogicalResult RmsNormOp::verify() {
                                         {shapeOf(x)[0]})))
     return failure();
   // rms_norm-c3
-  return verifyNonNegative(*this, "epsilon", getEpsilon());
+  if (failed(verifyNonNegative(*this, "epsilon", getEpsilon())))
+    return failure();
+  // rms_norm-c4
+  return verifySum(*this);
 }
 
 LogicalResult RmsNormBackwardOp::verify() {
   Type x = getX().getType();
   // rms_norm_backward-c1
-  if (failed(verifyGamma(*this, x, getGamma().getType())))
+  if (failed(verifyGamma(*this, x, getGamma().getType())) ||
+      failed(
+          verifyShape(*this, "rsigma", getRsigma().getType(), {shapeOf(x)[0]})))
     return failure();
-  return verifyShape(*this, "rsigma", getRsigma().getType(), {shapeOf(x)[0]});
+  // rms_norm_backward-c2
+  return verifyAddend(*this);
 }
 
 LogicalResult LayerNormOp::verify() {
@@ -49,15 +82,21 @@ LogicalResult LayerNormOp::verify() {
         failed(verifyShape(*this, name, value.getType(), {shapeOf(x)[0]})))
       return failure();
   // layer_norm-c3
-  return verifyNonNegative(*this, "epsilon", getEpsilon());
+  if (failed(verifyNonNegative(*this, "epsilon", getEpsilon())))
+    return failure();
+  // layer_norm-c4
+  return verifySum(*this);
 }
 
 LogicalResult LayerNormBackwardOp::verify() {
   Type x = getX().getType();
   // layer_norm_backward-c1
-  if (failed(verifyGamma(*this, x, getGamma().getType())))
+  if (failed(verifyGamma(*this, x, getGamma().getType())) ||
+      failed(
+          verifyShape(*this, "rsigma", getRsigma().getType(), {shapeOf(x)[0]})))
     return failure();
-  return verifyShape(*this, "rsigma", getRsigma().getType(), {shapeOf(x)[0]});
+  // layer_norm_backward-c2
+  return verifyAddend(*this);
 }
 
 /// 'name' is what the activation makes of `x`: its type, with half the columns

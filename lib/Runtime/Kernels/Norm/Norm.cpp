@@ -68,8 +68,9 @@ Status planNorm(const CudaDevice &device, const NormKernels &names,
     args.cols = static_cast<int32_t>(params.cols);
     args.epsilon = params.epsilon;
     args.zeroCentered = params.zero_centered != 0;
-    args.vectors = rowBytes % 16 == 0 &&
-                   areAligned({args.x, args.gamma, args.beta, args.y});
+    args.vectors =
+        rowBytes % 16 == 0 && areAligned({args.x, args.gamma, args.beta, args.y,
+                                          args.addend, args.sum});
     if (args.amax)
       TE_RT_RETURN_IF_FAILED(launch.zero(args.amax, sizeof(float)));
     return launch(args.vectors ? kept : any, args);
@@ -115,8 +116,9 @@ Status planNormBackward(const CudaDevice &device, const NormKernels &names,
         args.rows = params.rows;
         args.cols = static_cast<int32_t>(params.cols);
         args.zeroCentered = params.zero_centered != 0;
-        args.vectors = rowBytes % 16 == 0 &&
-                       areAligned({args.dy, args.x, args.gamma, args.dx});
+        args.vectors =
+            rowBytes % 16 == 0 &&
+            areAligned({args.dy, args.x, args.gamma, args.dx, args.addend});
         args.columnBlocks = columnBlocks(params.cols, args.vectors);
         TE_RT_RETURN_IF_FAILED(launch(args.vectors ? kept : any, args));
         return launch(sum, StripSumArgs{args.partial, of.dgamma, of.dbeta,
@@ -139,6 +141,8 @@ Status plan_rms_norm(const CudaDevice &device, const rms_norm_params &params,
         args.y = buffers[b::y];
         args.rsigma = static_cast<float *>(buffers[b::rsigma]);
         args.amax = static_cast<float *>(buffers[b::amax]);
+        args.addend = buffers[b::addend];
+        args.sum = buffers[b::sum];
         return args;
       },
       plan);
@@ -159,6 +163,8 @@ Status plan_layer_norm(const CudaDevice &device,
         args.mu = static_cast<float *>(buffers[b::mu]);
         args.rsigma = static_cast<float *>(buffers[b::rsigma]);
         args.amax = static_cast<float *>(buffers[b::amax]);
+        args.addend = buffers[b::addend];
+        args.sum = buffers[b::sum];
         return args;
       },
       plan);
@@ -177,6 +183,7 @@ Status plan_rms_norm_backward(const CudaDevice &device,
         args.gamma = buffers[b::gamma];
         args.rsigma = static_cast<const float *>(buffers[b::rsigma]);
         args.dx = buffers[b::dx];
+        args.addend = buffers[b::addend];
         return BackwardBuffers{args, buffers[b::dgamma], nullptr};
       },
       plan);
@@ -196,6 +203,7 @@ Status plan_layer_norm_backward(const CudaDevice &device,
         args.mu = static_cast<const float *>(buffers[b::mu]);
         args.rsigma = static_cast<const float *>(buffers[b::rsigma]);
         args.dx = buffers[b::dx];
+        args.addend = buffers[b::addend];
         return BackwardBuffers{args, buffers[b::dgamma], buffers[b::dbeta]};
       },
       plan);

@@ -41,6 +41,19 @@ __device__ __forceinline__ void gammaOf(const void *gamma, bool zeroCentered,
   }
 }
 
+/// The rounded sums of elements.
+template <int V, typename T>
+__device__ __forceinline__ Run<T, V> added(const Run<T, V> &a,
+                                           const Run<T, V> &b) {
+  float x[V], y[V];
+  a.unpack(x);
+  b.unpack(y);
+#pragma unroll
+  for (int k = 0; k < V; ++k)
+    x[k] = x[k] + y[k];
+  return Run<T, V>::pack(x);
+}
+
 //===----------------------------------------------------------------------===//
 // Forward
 //===----------------------------------------------------------------------===//
@@ -91,6 +104,12 @@ __device__ __forceinline__ void normRow(const NormArgs &args, int64_t row,
                                         AbsMax<T> &amax) {
   const T *x = static_cast<const T *>(args.x) + row * args.cols;
   T *y = static_cast<T *>(args.y) + row * args.cols;
+  const T *addend = static_cast<const T *>(args.addend);
+  T *sum = static_cast<T *>(args.sum);
+  if (addend) {
+    addend += row * args.cols;
+    sum += row * args.cols;
+  }
   constexpr int kKept = kRuns == 0 ? 8 : kRuns;
   Run<T, V> runs[kKept];
   bool isFirst = true;
@@ -99,7 +118,13 @@ __device__ __forceinline__ void normRow(const NormArgs &args, int64_t row,
     do {
       if (kRuns == 0 || isFirst)
         forRuns<V, kKept>(begin, args.cols, [&](int r, int i) {
-          runs[r] = Run<T, V>::load(x + i);
+          // Later passes read the sums of this thread, because `sum` may be x.
+          runs[r] = Run<T, V>::load((addend && !isFirst ? sum : x) + i);
+        });
+      if (addend && isFirst)
+        forRuns<V, kKept>(begin, args.cols, [&](int r, int i) {
+          runs[r] = added(runs[r], Run<T, V>::load(addend + i));
+          runs[r].store(sum + i);
         });
       forRuns<V, kKept>(begin, args.cols, visit);
       begin += kKept * 32 * V;
@@ -344,7 +369,8 @@ addProducts(const void *gamma, bool zeroCentered, const Run<T, V> &dyRun,
 template <bool kCentred, int V, typename T>
 __device__ __forceinline__ void
 inputGrad(const void *gamma, bool zeroCentered, const Run<T, V> &dyRun,
-          const Run<T, V> &xRun, int i, T *dx, const RowStatistics &row) {
+          const Run<T, V> &xRun, int i, T *dx, const T *addend,
+          const RowStatistics &row) {
   float dy[V], x[V], g[V], out[V];
   dyRun.unpack(dy);
   xRun.unpack(x);
@@ -355,7 +381,10 @@ inputGrad(const void *gamma, bool zeroCentered, const Run<T, V> &dyRun,
                  ? math::layerNormGrad(dy[k], x[k], g[k], row.mu, row.rsigma,
                                        row.meanOfGrad, row.mean)
                  : math::rmsNormGrad(dy[k], x[k], g[k], row.rsigma, row.mean);
-  Run<T, V>::pack(out).store(dx + i);
+  Run<T, V> packed = Run<T, V>::pack(out);
+  if (addend)
+    packed = added(packed, Run<T, V>::load(addend + i));
+  packed.store(dx + i);
 }
 
 /// kRuns == 0: a row of any length, which is read twice.
@@ -365,6 +394,9 @@ __device__ __forceinline__ void inputGradRow(const NormBackwardArgs &args,
   const T *dy = static_cast<const T *>(args.dy) + row * args.cols;
   const T *x = static_cast<const T *>(args.x) + row * args.cols;
   T *dx = static_cast<T *>(args.dx) + row * args.cols;
+  const T *addend = static_cast<const T *>(args.addend);
+  if (addend)
+    addend += row * args.cols;
   RowStatistics of{kCentred ? args.mu[row] : 0.0f, args.rsigma[row], 0.0f,
                    0.0f};
   constexpr int kKept = kRuns == 0 ? 8 : kRuns;
@@ -395,7 +427,7 @@ __device__ __forceinline__ void inputGradRow(const NormBackwardArgs &args,
       loadFrom(begin);
     forRuns<V, kKept>(begin, args.cols, [&](int r, int i) {
       inputGrad<kCentred>(args.gamma, args.zeroCentered, dyRuns[r], xRuns[r], i,
-                          dx, of);
+                          dx, addend, of);
     });
     begin += kKept * 32 * V;
   } while (kRuns == 0 && begin < args.cols);

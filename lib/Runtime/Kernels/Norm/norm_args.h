@@ -20,6 +20,10 @@ struct NormArgs {
   float *mu;         // [rows]
   float *rsigma;     // [rows]
   float *amax;       // [1] or null; zero before the launch
+  // Null, or [rows, cols] with x + addend, which is normalised instead of x.
+  // `sum` may be the memory of x or of `addend`.
+  const void *addend;
+  void *sum;
   int64_t rows;
   int32_t cols;
   float epsilon;
@@ -34,6 +38,7 @@ struct NormBackwardArgs {
   const float *mu;     // [rows], layer_norm only
   const float *rsigma; // [rows]
   void *dx;            // [rows, cols]
+  const void *addend;  // [rows, cols] or null; may be the memory of dx
   // The strips of dgamma, [strips, cols]; for layer_norm those of dgamma and
   // dbeta, [strips, 2, cols].
   float *partial;

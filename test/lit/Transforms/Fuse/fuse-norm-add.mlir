@@ -1,0 +1,90 @@
+// RUN: te-opt %s --te-fuse-norm-add | FileCheck %s
+
+!x = tensor<256x512xbf16>
+!g = tensor<512xbf16>
+!r = tensor<256xf32>
+
+// The norm gives the sum to all other readers.
+// CHECK-LABEL: @sum
+func.func @sum(%a: !x, %b: !x, %g: !g) -> (!x, !x, !r) {
+  // CHECK-NEXT: %[[Y:.*]], %[[R:.*]], %[[SUM:.*]] = te.rms_norm %arg0, %arg2 plus %arg1 : tensor<256x512xbf16> {epsilon = 9.99999997E-7 : f32}
+  // CHECK-NEXT: return %[[Y]], %[[SUM]], %[[R]]
+  %h = arith.addf %a, %b : !x
+  %y, %r = te.rms_norm %h, %g {epsilon = 1.0e-6 : f32} : !x, !g rsigma !r
+  return %y, %h, %r : !x, !x, !r
+}
+
+// CHECK-LABEL: @sum_layer_norm
+func.func @sum_layer_norm(%a: !x, %b: !x, %g: !g) -> (!x, !x) {
+  // CHECK-NEXT: %[[Y:.*]], %[[SUM:.*]] = te.layer_norm %arg0, %arg2, %arg2 plus %arg1
+  // CHECK-NEXT: return %[[Y]], %[[SUM]]
+  %h = arith.addf %a, %b : !x
+  %y = te.layer_norm %h, %g, %g : !x, !g
+  return %y, %h : !x, !x
+}
+
+// The first of two norms adds, and the second reads its sum.
+// CHECK-LABEL: @two_norms
+func.func @two_norms(%a: !x, %b: !x, %g: !g) -> (!x, !x) {
+  // CHECK-NEXT: %[[Y:.*]], %[[SUM:.*]] = te.rms_norm %arg0, %arg2 plus %arg1
+  // CHECK-NEXT: te.rms_norm %[[SUM]], %arg2 :
+  %h = arith.addf %a, %b : !x
+  %y = te.rms_norm %h, %g : !x, !g
+  %z = te.rms_norm %h, %g : !x, !g
+  return %y, %z : !x, !x
+}
+
+// CHECK-LABEL: @sum_read_before
+func.func @sum_read_before(%a: !x, %b: !x, %g: !g) -> (!x, !x) {
+  // CHECK: arith.addf
+  // CHECK: arith.negf
+  // CHECK: te.rms_norm %{{.*}}, %arg2 :
+  %h = arith.addf %a, %b : !x
+  %n = arith.negf %h : !x
+  %y = te.rms_norm %h, %g : !x, !g
+  return %y, %n : !x, !x
+}
+
+// The gradient may be either summand.
+// CHECK-LABEL: @gradient
+func.func @gradient(%dy: !x, %x: !x, %g: !g, %r: !r, %other: !x) -> (!x, !x, !g) {
+  // CHECK-NEXT: %[[DX:.*]], %[[DG:.*]] = te.rms_norm_backward %arg0, %arg1, %arg2, %arg3 plus %arg4
+  // CHECK-NEXT: %[[DX2:.*]], %{{.*}}, %{{.*}} = te.layer_norm_backward %arg0, %arg1, %arg2, %arg3, %arg3 plus %arg4
+  // CHECK-NEXT: return %[[DX]], %[[DX2]], %[[DG]]
+  %dx, %dg = te.rms_norm_backward %dy, %x, %g, %r : !x, !g, !r
+  %sum = arith.addf %other, %dx : !x
+  %dx2, %dg2, %db2 = te.layer_norm_backward %dy, %x, %g, %r, %r : !x, !g, !r
+  %sum2 = arith.addf %dx2, %other : !x
+  return %sum, %sum2, %dg : !x, !x, !g
+}
+
+// The other summand comes later, so the gradient moves behind it, unless the gradient of gamma is read before.
+// CHECK-LABEL: @later_summand
+func.func @later_summand(%dy: !x, %x: !x, %g: !g, %r: !r) -> (!x, !g) {
+  // CHECK-NEXT: %[[N:.*]] = arith.negf
+  // CHECK-NEXT: te.rms_norm_backward {{.*}} plus %[[N]]
+  %dx, %dg = te.rms_norm_backward %dy, %x, %g, %r : !x, !g, !r
+  %n = arith.negf %x : !x
+  %sum = arith.addf %n, %dx : !x
+  return %sum, %dg : !x, !g
+}
+
+// CHECK-LABEL: @gamma_read_before
+func.func @gamma_read_before(%dy: !x, %x: !x, %g: !g, %r: !r) -> (!x, !g) {
+  // CHECK: te.rms_norm_backward %{{[^:]*}} :
+  // CHECK: arith.addf
+  %dx, %dg = te.rms_norm_backward %dy, %x, %g, %r : !x, !g, !r
+  %m = arith.negf %dg : !g
+  %n = arith.negf %x : !x
+  %sum = arith.addf %n, %dx : !x
+  return %sum, %m : !x, !g
+}
+
+// CHECK-LABEL: @gradient_read_elsewhere
+func.func @gradient_read_elsewhere(%dy: !x, %x: !x, %g: !g, %r: !r, %other: !x) -> (!x, !x) {
+  // CHECK: te.rms_norm_backward %{{[^:]*}} :
+  // CHECK: arith.addf
+  %dx, %dg = te.rms_norm_backward %dy, %x, %g, %r : !x, !g, !r
+  %sum = arith.addf %other, %dx : !x
+  return %sum, %dx : !x, !x
+}
