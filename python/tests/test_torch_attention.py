@@ -90,13 +90,19 @@ class Chosen(Masked):
         return self.out(y.transpose(1, 2).reshape(2, 16, 64))
 
 
-def test_the_reason_of_a_choice_of_kernels_names_the_line():
+def test_a_choice_of_kernels_has_no_effect():
+    """te has its own attention. The report names the line of the choice, once for all layers."""
     lines, first = inspect.getsourcelines(Chosen.forward)
     line = first + next(i for i, text in enumerate(lines) if "scaled_dot_product" in text)
-    (reason,) = compare(Chosen(), torch.randn(2, 16, 64))
-    assert reason.startswith(
-        f"'torch.nn.attention.sdpa_kernel' is not imported, before test_torch_attention.py:{line}; "
-    )
+    model = nn.Sequential(Chosen(), Chosen())
+    assert compare(model, torch.randn(2, 16, 64), recipe=te_mlir.HighPrecision(), strict=True) == []
+    torch._dynamo.reset()
+    compiled = te_mlir.torch.jit(model, strict=True)
+    compiled(torch.randn(2, 16, 64))
+    (graph,) = compiled.te.graphs
+    note = "has no effect: torch.nn.attention.sdpa_kernel, before test_torch_attention.py:"
+    assert graph.notes() == [f"{note}{line}: te has its own attention"] and note in compiled.te.report()
+    assert len(graph.parts) == 1 and sum("te.attention" in str(op) for op in graph.region.function.ops) == 2
 
 
 @pytest.fixture

@@ -234,6 +234,8 @@ def _along_axis(name: str) -> Make:
 
 def _cast(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
     source: Any = node.args[0]
+    if not isinstance(source, Origin):
+        return adapter.lacking(node, "it makes a tensor of a number")
     if node.meta["val"].device != source.meta["val"].device:
         return adapter.lacking(node, "it moves a tensor to another device")
     return adapter.op(node, "convert_element_type", [adapter.var(source)])
@@ -451,7 +453,7 @@ _EMITTED: dict[str, Make] = {
     "layer_norm": _layer_norm,
     "scaled_dot_product_attention": _attention,
     "cross_entropy_loss": _cross_entropy,
-    **dict.fromkeys(("softmax", "_softmax", "special_softmax"), _along_axis("softmax")),
+    **dict.fromkeys(("softmax", "_softmax", "_safe_softmax", "special_softmax"), _along_axis("softmax")),
 }
 
 _OPS: dict[str, Make] = {

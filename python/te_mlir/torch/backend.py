@@ -58,10 +58,12 @@ class Graph:
 
     def _import(self, examples: Sequence[torch.Tensor]) -> None:
         self.built: Built | None = None
+        self.ignored: tuple[str, ...] = ()
         captured = capture(self.module, examples, self.names)
         if isinstance(captured, str):
             self.reasons = [captured]
             return
+        self.ignored = captured.ignored
         planned = plan(captured, self.masks)
         self.reasons = list(planned.reasons)
         if planned.regions:
@@ -133,8 +135,11 @@ class Graph:
         return "".join(f"{name}\n{text}" for name, text in reports.items())
 
     def notes(self) -> list[str]:
-        """The nodes that are not compiled, with the reasons."""
-        return [f"stays in PyTorch: {reason}" for reason in self.reasons]
+        """The nodes that are not compiled, with the reasons, and calls that have no effect."""
+        return [
+            *(f"stays in PyTorch: {reason}" for reason in self.reasons),
+            *(f"has no effect: {call}" for call in self.ignored),
+        ]
 
 
 def _strange(module: GraphModule, examples: Sequence[Any]) -> list[str]:

@@ -15,7 +15,7 @@ from te_mlir.torch.dropouts import give_states
 from te_mlir.torch.effects import frozen_nodes, same_tensors, written_nodes
 from te_mlir.torch.fused import cut_layers
 from te_mlir.torch.indexing import as_lookups
-from te_mlir.torch.partition import Schedule, dependents, refusal, wanting
+from te_mlir.torch.partition import Schedule, dependents, ignored, refusal, wanting
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,8 @@ class Captured:
     """A traced graph, from which `plan` chooses the regions.
 
     flat: the graph. names: the names of its arguments. schedule: where each node runs. gradients: the
-    nodes that have gradients. devices: the devices of its arguments.
+    nodes that have gradients. devices: the devices of its arguments. ignored: one line for each
+    kind of call that has no effect.
     """
 
     flat: GraphModule
@@ -31,6 +32,7 @@ class Captured:
     schedule: Schedule
     gradients: set[Node]
     devices: frozenset[torch.device]
+    ignored: tuple[str, ...]
 
     @property
     def arguments(self) -> list[Node]:
@@ -71,4 +73,5 @@ def capture(module: GraphModule, examples: Sequence[torch.Tensor], names: Sequen
         schedule,
         wanting(flat.graph, schedule.frozen, wanted),
         frozenset(example.device for example in examples),
+        tuple(ignored(module)),
     )

@@ -27,25 +27,6 @@ class Mode(NamedTuple):
     cache: bool = False
 
 
-class Blocks(torch.fx.Interpreter):
-    """Runs a graph of dynamo with its torch.autocast blocks in force, which plain tracing does not do."""
-
-    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        if target is torch.amp.autocast_mode._enter_autocast:
-            device, *rest = args
-            names = ("dtype", "enabled", "cache_enabled")
-            return torch.autocast(device, **dict(zip(names, rest))).__enter__()
-        if target is torch.amp.autocast_mode._exit_autocast:
-            return args[0].__exit__(None, None, None)
-        return super().call_function(target, args, kwargs)
-
-    def call_module(self, target: Any, args: Any, kwargs: Any) -> Any:
-        module = self.fetch_attr(target)
-        if isinstance(module, torch.fx.GraphModule):
-            return Blocks(module).run(*args, **kwargs)
-        return super().call_module(target, args, kwargs)
-
-
 def enabled(device: str) -> bool:
     """Whether torch.autocast is on for a type of device, which may be unknown to it."""
     return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
@@ -185,4 +166,4 @@ def _has_kernel(node: Node, device: str) -> bool:
     return torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), _KEYS[device])
 
 
-__all__ = ["Blocks", "blocks_of", "enabled", "insert_casts", "is_mode", "without_idle_blocks"]
+__all__ = ["blocks_of", "enabled", "insert_casts", "is_mode", "without_idle_blocks"]

@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from te_mlir.torch import casts
+from te_mlir.torch.replay import Replay, is_traced_first
 
 
 def flatten(module: torch.fx.GraphModule, examples: Sequence[Any]) -> torch.fx.GraphModule:
@@ -29,9 +29,13 @@ def flatten(module: torch.fx.GraphModule, examples: Sequence[Any]) -> torch.fx.G
             )
             for t in examples
         ]
+        traced: dict[Any, torch.fx.GraphModule] = {}
+        if is_traced_first(module):
+            with torch.no_grad():
+                Replay(module, traced).run(*fakes)
         # These hooks replace those of a checkpoint around the call, which would count the tensors saved while tracing.
         with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
-            flat = make_fx(casts.Blocks(module).run, pre_dispatch=True, tracing_mode="real")(*fakes)
+            flat = make_fx(Replay(module, traced).run, pre_dispatch=True, tracing_mode="real")(*fakes)
     for node in list(flat.graph.nodes):
         # Tracing detaches each constant in place, which would count as a write.
         if str(node.target) == "aten.detach_.default" and str(node.args[0].target).startswith("aten.lift_fresh"):

@@ -30,18 +30,21 @@ from te_mlir.torch.effects import (
     storages,
     without_plain_writes,
 )
+from te_mlir.torch.replay import is_choice
 
 #: Higher-order ops that are replaced with their bodies, because the compiler itself chooses what to recompute.
 _INLINED = frozenset(("tag_activation_checkpoint", "wrap_activation_checkpoint", "wrap", "invoke_subgraph"))
 
+#: Higher-order ops that are replaced when a graph is replayed.
+_REPLACED = frozenset(("flex_attention",))
+
 #: Functions without tensors as arguments or results that do not affect a graph.
-_HARMLESS = frozenset(("_log_api_usage_once", "lazy_load_decompositions"))
+_HARMLESS = frozenset(
+    ("_log_api_usage_once", "lazy_load_decompositions", "_vmap_increment_nesting", "_vmap_decrement_nesting")
+)
 
 #: Calls for `Tensor.requires_grad_`, which changes nothing in a call without gradients.
 _REQUIRES_GRAD = frozenset(("requires_grad_", "set_inplace_requires_grad_allowed"))
-
-#: The names in PyTorch of functions that dynamo calls for a context manager.
-_CONTEXTS = dict.fromkeys(("_backend_from_string", "_sdpa_kernel"), "torch.nn.attention.sdpa_kernel")
 
 #: Methods that change how a tensor is differentiated without an ATen op.
 _GRADIENT_METHODS = frozenset(
@@ -69,6 +72,15 @@ def refusal(module: GraphModule, flat: GraphModule) -> str | None:
     if not torch.is_grad_enabled() and any(is_grad_mode(n) and n.args[0] for n in flat.graph.nodes):
         return "torch.enable_grad in a call without gradients is not imported"
     return None
+
+
+def ignored(module: GraphModule) -> list[str]:
+    """What a captured graph does that has no effect in compiled code: one line for each kind."""
+    graphs = (part.graph for part in module.modules() if isinstance(part, GraphModule))
+    chosen = next((n for graph in graphs for n in graph.nodes if is_choice(n.target)), None)
+    if chosen is None:
+        return []
+    return [f"torch.nn.attention.sdpa_kernel{_place(chosen)}: te has its own attention"]
 
 
 def _place(node: Node) -> str:
@@ -99,7 +111,7 @@ def _lost(node: Node, kept: set[str]) -> str | None:
         return None
     name = _name(node)
     if isinstance(node.target, torch._ops.HigherOrderOperator):
-        if name in _INLINED or name in kept:
+        if name in _INLINED or name in _REPLACED or name in kept:
             return None
         what = {
             "autograd_function_apply": "a torch.autograd.Function has a custom backward, which is not imported",
@@ -108,12 +120,12 @@ def _lost(node: Node, kept: set[str]) -> str | None:
         return what.get(name, f"the higher-order op '{name}' is not imported")
     if node.target in (torch.autograd.grad, torch.autograd.backward):
         return f"'torch.autograd.{name}' is not imported"
-    if is_mode(node) or getattr(node.target, "__module__", "") in ("_operator", "math"):
+    if is_mode(node) or is_choice(node.target) or getattr(node.target, "__module__", "") in ("_operator", "math"):
         return None
     # A function without tensors as arguments or results is called for its side effects.
     value = node.meta.get("example_value", node.meta.get("val"))
     if value is None and name not in _HARMLESS and not any(_is_tensor(n) for n in node.all_input_nodes):
-        return f"'{_CONTEXTS.get(name, name)}' is not imported"
+        return f"'{name}' is not imported"
     return None
 
 
