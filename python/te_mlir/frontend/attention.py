@@ -28,7 +28,8 @@ class Attention(NamedTuple):
 
     batches: labels below this number are axes of both queries and keys. key: the label that is summed over. widths:
     the axis of each operand that has the elements of a row. out: the labels of the result's axes, or WIDTH. causal:
-    whether it is causal without a mask. dropout: the node that has its probability, stream and state.
+    whether it is causal without a mask. dropout: the node that has its probability, stream and state. packed: the node
+    that has boundaries of documents.
     """
 
     q: Atom
@@ -46,6 +47,7 @@ class Attention(NamedTuple):
     scores: Scores | None
     sinks: Atom | None
     dropout: Node | None = None
+    packed: Node | None = None
 
 
 class OutsideMask(NamedTuple):
@@ -185,6 +187,10 @@ class Attentions(Scoring):
         """
         raise NotImplementedError
 
+    def boundaries(self, user: Node, boundaries: Atom) -> build.Value:
+        """The boundaries of documents that are passed in each call."""
+        raise NotImplementedError
+
     def is_deterministic(self) -> bool:
         """Whether gradients have the same bits every time."""
         return True
@@ -207,6 +213,8 @@ class Attentions(Scoring):
         found = Attention(q, k, v, of_q, of_k, of_k, (3, 3, 3), 2, 3, [0, 1, 2, WIDTH], scale, causal, scores, None)
         if "probability" in node.params:
             found = found._replace(dropout=node)
+        if "longest" in node.params:
+            found = found._replace(packed=node)
         return self.attention(var, node, found)
 
     def _attention_in(self, node: Node) -> Attention:
@@ -325,7 +333,11 @@ class Attentions(Scoring):
         of_both = [n for n in after if n < found.batches]
         if after and of_both != after[: len(of_both)]:
             raise Unsupported(node, "its query heads that share a head of keys are not contiguous")
-        if scores.outside:
+        longest = sequence
+        if found.packed is not None:
+            documents, params = self.boundaries(node, found.packed.inputs[4]), found.packed.params
+            mask, longest = OutsideMask(found.causal, params["window_left"], documents), params["longest"]
+        elif scores.outside:
             of_mask = _batches_of_masks(scores, q, found, before, query)
             mask = self.outside_mask(node, scores.outside[0], found, sequence, of_mask)
         else:
@@ -345,7 +357,7 @@ class Attentions(Scoring):
             matrices[2],
             heads,
             counts[0],
-            sequence,
+            longest,
             mask.causal,
             found.scale,
             self.is_deterministic(),

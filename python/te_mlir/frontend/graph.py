@@ -14,7 +14,8 @@ Some functions are one operation in a framework. They have these names, paramete
 * dropout (probability, stream): of x and the state of a generator, [seed, offset] of int32
 * embedding (padding): of a table and indices
 * attention (causal, scale): of q, k and v, each [batch, heads, sequence, width], and a mask or None; with dropout also
-  the parameters and the state of `dropout`
+  the parameters and the state of `dropout`; with `longest` and `window_left` (the number of earlier keys that a query
+  sees, or None) also the boundaries of documents, each of which has at most `longest` tokens
 * cross_entropy, nll_loss (ignore_index, summed): of logits [rows, classes], or their log_softmax, and targets
 
 A linear layer is a dot_general, followed by an add if it has a bias. A gather has two more parameters, `picks` and `rows`.

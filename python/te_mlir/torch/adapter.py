@@ -16,6 +16,7 @@ import torch
 from torch.fx import Node as Origin
 
 from te_mlir.frontend.graph import Const, Node, Var
+from te_mlir.torch import varlen
 from te_mlir.torch.dropouts import DRAWN
 
 #: Ops that return several views of one tensor.
@@ -162,6 +163,8 @@ class Adapter:
         if name_of(several) == "max" and str(several.target) == "aten.max.dim" and index == 0:
             arguments = given(several)
             return self._reduced(several, "reduce_max", arguments["self"], [arguments["dim"]])
+        if varlen.is_call(several):
+            return self._packed(node, several, index)
         if name_of(several) not in SPLITS or not str(several.target).startswith("aten."):
             return self.lacking(several, f"'{several.target}' has no counterpart in te")
         arguments = given(several)
@@ -171,6 +174,30 @@ class Adapter:
             return self.place(node, source, axis, index)
         first = sum(value.shape[axis] for value in values[:index])
         return self.part(node, source, axis, first, first + values[index].shape[axis])
+
+    def _packed(self, node: Origin, several: Origin, index: int) -> Node:
+        """Creates the operation for the results of attention of packed documents, [tokens, heads, width]."""
+        reason = varlen.unsupported(several) or (None if index == 0 else "only its first result is implemented")
+        if reason is not None:
+            return self.lacking(several, reason)
+        call = varlen.call_of(several)
+        order = (0, 2, 1, 3)
+
+        def heads_first(tensor: Origin) -> Var:
+            x = self.var(tensor)
+            tokens, heads, width = x.shape
+            rows = self.between((1, *x.shape), x.dtype, self.op(several, "reshape", [x]))
+            return self.between(
+                (1, heads, tokens, width), x.dtype, self.op(several, "transpose", [rows], permutation=order)
+            )
+
+        q, k, v = (heads_first(tensor) for tensor in (call.q, call.k, call.v))
+        params = {"causal": call.causal, "scale": call.scale, "window_left": call.window_left, "longest": call.longest}
+        made = self.op(several, "attention", [q, k, v, None, self.var(call.boundaries)], **params)
+        shape = (*q.shape[:3], v.shape[3])
+        rows = self.op(several, "transpose", [self.between(shape, q.dtype, made)], permutation=order)
+        shape = (1, shape[2], shape[1], shape[3])
+        return self.op(node, "reshape", [self.between(shape, q.dtype, rows)])
 
     def _reduced(self, node: Origin, name: str, source: Origin, axes: Sequence[int]) -> Node:
         operand = self.var(source)

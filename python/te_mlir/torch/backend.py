@@ -24,6 +24,7 @@ from te_mlir.errors import ArgumentError, ImportFailure
 from te_mlir.program import one_page, report
 from te_mlir.recipes import Recipe
 from te_mlir.torch import graph as graphs
+from te_mlir.torch import varlen
 from te_mlir.torch.arguments import describe
 from te_mlir.torch.capture import capture
 from te_mlir.torch.masks import Kind, OtherMask
@@ -217,7 +218,8 @@ class Backend:
         sizes = [i for i, example in enumerate(examples) if is_size(example)]
         if sizes:
             make = lambda own, tensors: self._graph(own, tensors, records)
-            return Specialised(module, sizes, make, None if self.strict else lambda reason: self._refuse([reason]))
+            refuse = None if self.strict else lambda reason: self._refuse([reason])
+            return varlen.Rounded(module, Specialised(module, sizes, make, refuse))
         return self._graph(module, examples, records)
 
     def _refuse(self, reasons: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch.fx import GraphModule, Node
 
-from te_mlir.torch import casts, patterns
+from te_mlir.torch import casts, patterns, varlen
 from te_mlir.torch import graph as graphs
 from te_mlir.torch.adapter import imports
 from te_mlir.torch.dropouts import give_states
@@ -66,6 +66,7 @@ def capture(module: GraphModule, examples: Sequence[torch.Tensor], names: Sequen
     cut_layers(flat.graph, parameters, written_nodes(flat.graph, examples))
     graphs.merge_equal(flat.graph, dependents(flat.graph, roots))
     give_states(flat.graph)
+    varlen.give_boundaries(flat.graph)
     schedule = Schedule(flat.graph, roots, parameters, examples)
     return Captured(
         flat,

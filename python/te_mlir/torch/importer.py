@@ -166,6 +166,13 @@ class Importer(Weights):
             seeing = self.feed(source, f"seeing_{way}", numbers, (rows * sequence,), torch.float32)
         return OutsideMask(kind.name == CAUSAL.name, kind.window_left, documents, seeing)
 
+    def boundaries(self, user: Node, boundaries: Atom) -> build.Value:
+        source = self.origin_of(boundaries)
+        if source in self.inside or source in self.wanting:
+            raise Unsupported(user, "the boundaries of its documents depend on compiled values")
+        make = lambda t: t.to(torch.int32).contiguous()
+        return self.feed(source, "boundaries", make, dtype=torch.int32)
+
     # Losses
 
     def targets(

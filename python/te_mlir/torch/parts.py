@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import torch
 from torch.fx import Node
 
+from te_mlir.torch import dropouts, varlen
 from te_mlir.torch.arguments import FIXED, Feed, fake
 from te_mlir.torch.capture import Captured
-from te_mlir.torch.dropouts import take_back
 from te_mlir.torch.eager import Before, Eager, Feeder, eager_of
 from te_mlir.torch.plan import Exit, Plan, Planned, feeds_of, sums_of, view_of
 from te_mlir.torch.runner import Region
@@ -113,7 +113,9 @@ def build(captured: Captured, planned: Planned, making: Making, buffers: Sequenc
     """Builds the parts of a graph. buffers: which of its arguments are buffers of the model."""
     flat, schedule, gradients = captured.flat, captured.schedule, captured.gradients
     plans = planned.regions
-    take_back(flat.graph, set().union(*(plan.inside for plan in plans)))
+    inside = set().union(*(plan.inside for plan in plans))
+    dropouts.take_back(flat.graph, inside)
+    varlen.take_back(flat.graph, inside)
     feeds = [feeds_of(plan, captured) for plan in plans]
     eager = eager_of(flat, schedule, plans, feeds)
     used = {f.node for fs in feeds for f in fs} | {n for one in eager for n in one.given}
