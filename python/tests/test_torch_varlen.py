@@ -1,6 +1,5 @@
 """Attention of packed documents with the boundaries as tensors: `torch.nn.attention.varlen.varlen_attn`."""
 
-
 import pytest
 
 torch = pytest.importorskip("torch")

@@ -90,15 +90,19 @@ def unsupported(node: Node) -> str | None:
 
 def give_boundaries(graph: Graph) -> None:
     """Gives the calls of a graph one tensor of boundaries for both queries and keys."""
+    joined: dict[tuple[Node, Node], Node] = {}
     for node in [n for n in graph.nodes if n.target is _OP and unsupported(n) is None]:
         given = _named(node)
         boundaries, others = given["cu_seq_q"], given["cu_seq_k"]
         if others is not boundaries:
-            value = boundaries.meta["val"]
-            with graph.inserting_before(node):
-                same = graph.call_function(torch.ops.aten.eq.Tensor, (boundaries, others))
-                boundaries = graph.call_function(torch.ops.aten.where.ScalarOther, (same, boundaries, -1))
-            same.meta["val"], boundaries.meta["val"] = value == value, torch.where(value == value, value, -1)
+            key = boundaries, others
+            if key not in joined:
+                value = boundaries.meta["val"]
+                with graph.inserting_before(node):
+                    same = graph.call_function(torch.ops.aten.eq.Tensor, key)
+                    joined[key] = graph.call_function(torch.ops.aten.where.ScalarOther, (same, boundaries, -1))
+                same.meta["val"], joined[key].meta["val"] = value == value, value.clone()
+            boundaries = joined[key]
         node.target, node.args = attention, (boundaries, *node.args)
 
 

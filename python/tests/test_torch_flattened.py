@@ -1,0 +1,103 @@
+"""Batches that transformers' DataCollatorWithFlattening packs in one row, with and without boundaries."""
+
+import copy
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+pytest.importorskip("torch.nn.attention.varlen")
+
+from test_torch_packed import GROUPED, MODELS, assert_alike, attentions, perturbed, run
+from torch.nn.attention import flex_attention
+from torch_compare import fresh  # noqa: F401
+
+import te_mlir
+import te_mlir.torch
+import te_mlir.torch.packed
+
+LENGTHS = (9, 5, 18), (2, 3, 25, 2), (1, 31)
+
+
+def flattened(lengths, **options):
+    collator = transformers.DataCollatorWithFlattening(return_tensors="pt", **options)
+    batch = collator([{"input_ids": torch.randint(0, 64, (n,)).tolist()} for n in lengths])
+    return {**batch, "use_cache": False}
+
+
+@pytest.mark.parametrize("name", ["llama", "mistral", "qwen3"])
+def test_boundaries(name):
+    """The reference is PyTorch with the mask that transformers makes of the positions."""
+    model, config, options, windows = MODELS[name]
+    config = getattr(transformers, config)(**GROUPED, **options)
+    model = perturbed(getattr(transformers, model)._from_config(config, attn_implementation="te"))
+    reference = copy.deepcopy(model)
+    reference.set_attn_implementation("sdpa")
+    backend = te_mlir.torch.Backend(strict=True, recipe=te_mlir.HighPrecision())
+    compiled = torch.compile(model, backend=backend)
+    for lengths in LENGTHS:
+        batch = flattened(lengths, return_flash_attn_kwargs=True)
+        assert_alike(*run(compiled, batch), *run(reference, batch))
+    for graph in backend.graphs:
+        lines = attentions(graph)
+        assert len(graph.parts) == 1 and len(lines) == 2 and not graph.masks
+        assert [" window_size = array<i64: 6, 0>" in line for line in lines] == list(windows)
+        # Both layers read one argument with boundaries, and no mask is made.
+        assert len({line.split(" documents ")[1].split()[0] for line in lines}) == 1
+        assert not any("mask" in feed.key or "documents" in feed.key for part in graph.parts for feed in feeds(part))
+
+
+def feeds(part):
+    return [feed for _, feed, _, _ in part.feeder.made]
+
+
+@pytest.mark.parametrize("implementation", ["te", "sdpa"])
+def test_positions(implementation):
+    """Without boundaries, the mask is made of positions that start again."""
+    config = transformers.LlamaConfig(**GROUPED)
+    model = perturbed(transformers.LlamaForCausalLM._from_config(config, attn_implementation=implementation))
+    reference = copy.deepcopy(model)
+    reference.set_attn_implementation("sdpa")
+    compiled = te_mlir.torch.jit(model, strict=True, recipe=te_mlir.HighPrecision())
+    for lengths in LENGTHS:
+        batch = flattened(lengths)
+        assert "attention_mask" not in batch
+        assert_alike(*run(compiled, batch), *run(reference, batch))
+    (graph,) = compiled.te.graphs
+    lines = attentions(graph)
+    assert len(graph.parts) == 1 and len(lines) == 2 and all(" documents " in line for line in lines)
+
+
+def test_a_block_mask(monkeypatch):
+    """The model gets a block mask, because torch.compile cannot trace how transformers creates one."""
+    monkeypatch.setattr(flex_attention, "_validate_device", lambda query, key, value: None)
+    config = transformers.LlamaConfig(**GROUPED)
+    model = perturbed(transformers.LlamaForCausalLM._from_config(config, attn_implementation="flex_attention"))
+    reference = copy.deepcopy(model)
+    reference.set_attn_implementation("sdpa")
+    compiled = te_mlir.torch.jit(model, strict=True, recipe=te_mlir.HighPrecision())
+    for lengths in LENGTHS:
+        batch = flattened(lengths)
+        ids = (batch["position_ids"] == 0).cumsum(1)
+        seen = lambda b, h, q, k: (q >= k) & (ids[b, q] == ids[b, k])
+        mask = flex_attention.create_block_mask(seen, 1, None, 32, 32, device="cpu")
+        assert_alike(*run(compiled, {**batch, "attention_mask": mask}), *run(reference, batch))
+    (graph,) = compiled.te.graphs
+    lines = attentions(graph)
+    assert len(graph.parts) == 1 and len(lines) == 2 and all(" documents " in line for line in lines)
+
+
+def test_boundaries_that_attention_by_a_mask_does_not_read():
+    config = transformers.LlamaConfig(**GROUPED)
+    model = perturbed(transformers.LlamaForCausalLM(config))
+    compiled = te_mlir.torch.jit(model, strict=True, recipe=te_mlir.HighPrecision())
+    batch = flattened(LENGTHS[0], return_flash_attn_kwargs=True)
+    assert_alike(*run(compiled, batch), *run(model, batch))
+    assert all(" documents " in line for line in attentions(compiled.te.graphs[0]))
+
+
+def test_what_packed_attention_lacks():
+    config = transformers.Gemma2Config(**GROUPED, head_dim=16)
+    model = transformers.Gemma2ForCausalLM._from_config(config, attn_implementation="te")
+    with pytest.raises(ValueError, match="expected attention of packed documents without softcap"):
+        model(**flattened(LENGTHS[0], return_flash_attn_kwargs=True))
