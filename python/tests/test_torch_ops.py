@@ -79,6 +79,17 @@ def turn_halves(h, cos, sin):
     return torch.cat((first * cos - second * sin, second * cos + first * sin), -1)
 
 
+def turn_numbers(h, numbers):
+    """A rotary embedding as in Llama's own code, of [batch, sequence, heads, width]."""
+    turned = torch.view_as_complex(h.float().reshape(*h.shape[:-1], -1, 2)) * numbers
+    return torch.view_as_real(turned).flatten(3).type_as(h)
+
+
+def complex_numbers():
+    """Numbers of length 1, [sequence, 1, width / 2]."""
+    return torch.complex(half_tables("cos"), half_tables("sin"))[0, 0].unsqueeze(1)
+
+
 def turn_slices(h, cos, sin):
     middle = h.shape[-1] // 2
     one = cos * h[..., :middle] - sin * h[..., middle:]
@@ -178,6 +189,19 @@ OPS = [
             sin=lambda axis=axis: tables("sin", WIDTH)[0, 0].unsqueeze(axis - 1),
         )
         for name, axis in (("first", 1), ("behind", 2))
+    ),
+    op(
+        "rope-of-complex-numbers",
+        lambda m, q: turn_numbers(q.view(BATCH, SEQUENCE, HEADS, -1), m.numbers).view(q.shape),
+        numbers=complex_numbers,
+    ),
+    op(
+        "rope-of-complex-numbers-of-half-a-layer",
+        lambda m, q, k: turn_numbers(
+            torch.stack([q, k], -1).view(BATCH, SEQUENCE, HEADS, 2, -1)[:, :, :, 1], m.numbers
+        ).view(q.shape),
+        2,
+        numbers=complex_numbers,
     ),
     op(
         "rope-of-pairs",

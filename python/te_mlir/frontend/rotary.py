@@ -218,9 +218,10 @@ class Rotations(Emission):
         """Emits a rotary embedding."""
         value = self.value(found.whole or found.x, node)
         # The axes as [batch, sequence, heads, width], with heads and positions exchanged or not.
-        orders = [o for o in ((0, 2, 1, 3), (0, 1, 2, 3)) if value.layout.permute(o).is_row_major(value.elements)]
+        both = ((0, 2, 1, 3), (0, 1, 2, 3))
+        orders = [o for o in both if value.layout.permute(o).is_row_major(value.elements)]
         if not orders:
-            by = (0, 2, 1, 3)
+            by = next((o for o in both if sizes(found.cos)[o[2]] == 1), both[0])
             ordered = self.in_order(Value(value.matrix, value.layout.permute(by)), node)
             value = Value(ordered, row_major([var.shape[a] for a in by]).permute(by))
             orders = [by, (0, 1, 2, 3)] if value.layout.is_row_major(value.elements) else [by]

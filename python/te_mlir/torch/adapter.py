@@ -486,7 +486,7 @@ _EMITTED: dict[str, Make] = {
 _OPS: dict[str, Make] = {
     **_EMITTED,
     # Ops that are emitted only as a part of a pattern.
-    **{name: _unary(name) for name in ("log", "abs", "erf", "erfc")},
+    **{name: _unary(name) for name in ("log", "abs", "erf", "erfc", "cos", "sin")},
     "amax": _over_axes("reduce_max"),
     "log_softmax": _along_axis("log_softmax"),
     "logsumexp": _over_axes("logsumexp"),

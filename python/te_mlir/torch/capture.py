@@ -11,6 +11,7 @@ from torch.fx import GraphModule, Node
 from te_mlir.torch import casts, patterns, varlen
 from te_mlir.torch import graph as graphs
 from te_mlir.torch.adapter import imports
+from te_mlir.torch.complexes import as_pairs
 from te_mlir.torch.dropouts import give_states
 from te_mlir.torch.effects import frozen_nodes, same_tensors, written_nodes
 from te_mlir.torch.fused import cut_layers
@@ -62,6 +63,7 @@ def capture(module: GraphModule, examples: Sequence[torch.Tensor], names: Sequen
     wanted = {node for node, example in zip(placeholders, examples) if example.requires_grad}
     roots = parameters | wanted
     as_lookups(flat, dependents(flat.graph, roots))
+    as_pairs(flat.graph, dependents(flat.graph, roots))
     patterns.set_apart(frozen_nodes(flat.graph) & dependents(flat.graph, wanted))
     cut_layers(flat.graph, parameters, written_nodes(flat.graph, examples))
     graphs.merge_equal(flat.graph, dependents(flat.graph, roots))

@@ -36,10 +36,11 @@ def as_lookups(module: GraphModule, dependent: Set[Node]) -> None:
         graph.erase_node(node)
 
 
-def _call(graph: Graph, op: torch._ops.OpOverload, *arguments: Any, **options: Any) -> Node:
+def call(graph: Graph, op: torch._ops.OpOverload, *arguments: Any, **options: Any) -> Node:
+    """A new node of a graph, with its value."""
     node = graph.call_function(op, arguments, options)
-    value = lambda given: given.meta["val"] if isinstance(given, Node) else given
-    node.meta["val"] = op(*map(value, arguments), **options)
+    given = torch.fx.node.map_arg((arguments, options), lambda n: n.meta["val"])
+    node.meta["val"] = op(*given[0], **given[1])
     return node
 
 
@@ -55,7 +56,7 @@ def _slice(module: GraphModule, x: Node, axis: int, given: Sequence[Node]) -> No
         return None
     first = index[0] % size
     end = first + len(index)
-    return _call(module.graph, _aten.slice.Tensor, x, axis, first, end) if end <= size else None
+    return call(module.graph, _aten.slice.Tensor, x, axis, first, end) if end <= size else None
 
 
 def _rows(graph: Graph, x: Node, first: int, after: int, given: Sequence[Node]) -> Node:
@@ -63,20 +64,20 @@ def _rows(graph: Graph, x: Node, first: int, after: int, given: Sequence[Node]) 
     lead, width = math.prod(shape[:first]), math.prod(shape[after:])
     row = inside = None
     for index, size in zip(given, shape[first:after]):
-        lowest, highest = _call(graph, _aten.ge.Scalar, index, -size), _call(graph, _aten.lt.Scalar, index, size)
-        valid = _call(graph, _aten.logical_and.default, lowest, highest)
+        lowest, highest = call(graph, _aten.ge.Scalar, index, -size), call(graph, _aten.lt.Scalar, index, size)
+        valid = call(graph, _aten.logical_and.default, lowest, highest)
         # A negative index counts from the end.
-        index = _call(graph, _aten.remainder.Scalar, index, size)
-        inside = valid if inside is None else _call(graph, _aten.logical_and.default, inside, valid)
-        row = index if row is None else _call(graph, _aten.add.Tensor, _call(graph, _aten.mul.Tensor, row, size), index)
+        index = call(graph, _aten.remainder.Scalar, index, size)
+        inside = valid if inside is None else call(graph, _aten.logical_and.default, inside, valid)
+        row = index if row is None else call(graph, _aten.add.Tensor, call(graph, _aten.mul.Tensor, row, size), index)
     assert row is not None and inside is not None
     if lead > 1:
         device, rank = x.meta["val"].device, row.meta["val"].dim()
-        begins = _call(graph, _aten.arange.default, lead, dtype=torch.int64, device=device, pin_memory=False)
-        begins = _call(graph, _aten.mul.Tensor, begins, math.prod(shape[first:after]))
-        row = _call(graph, _aten.add.Tensor, _call(graph, _aten.view.default, begins, [lead] + [1] * rank), row)
-    row = _call(graph, _aten.masked_fill.Scalar, row, _call(graph, _aten.logical_not.default, inside), -1)
-    rows = _call(graph, _aten.reshape.default, x, [math.prod(shape[:after]), width])
-    found = _call(graph, _aten.embedding.default, rows, row)
+        begins = call(graph, _aten.arange.default, lead, dtype=torch.int64, device=device, pin_memory=False)
+        begins = call(graph, _aten.mul.Tensor, begins, math.prod(shape[first:after]))
+        row = call(graph, _aten.add.Tensor, call(graph, _aten.view.default, begins, [lead] + [1] * rank), row)
+    row = call(graph, _aten.masked_fill.Scalar, row, call(graph, _aten.logical_not.default, inside), -1)
+    rows = call(graph, _aten.reshape.default, x, [math.prod(shape[:after]), width])
+    found = call(graph, _aten.embedding.default, rows, row)
     own = list(inside.meta["val"].shape)
-    return _call(graph, _aten.reshape.default, found, [*shape[:first], *own, *shape[after:]])
+    return call(graph, _aten.reshape.default, found, [*shape[:first], *own, *shape[after:]])
