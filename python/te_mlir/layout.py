@@ -40,10 +40,14 @@ class Layout(NamedTuple):
 
     def is_row_major(self, count: int) -> bool:
         """Whether the layout has all `count` elements of the matrix, in order."""
+        if count == 0:
+            return True
         return self.offset == 0 and (self.atoms == [(count, 1)] or (count == 1 and not self.atoms))
 
     def is_whole(self, count: int) -> bool:
         """Whether the layout has each of the `count` elements once, in any order."""
+        if count == 0:
+            return True
         wanted = 1
         for size, stride in sorted((a for d in self.dims for a in d), key=lambda a: a[1]):
             if stride != wanted:
@@ -59,6 +63,8 @@ class Layout(NamedTuple):
             for size in sizes:
                 known *= size if size != -1 else 1
             sizes[sizes.index(-1)] = _size(tuple(a for d in self.dims for a in d)) // max(known, 1)
+        if 0 in sizes:
+            return row_major(sizes) if 0 in self.shape else None
         pending = [atom for dim in self.dims for atom in dim][::-1]
         dims = []
         for wanted in sizes:
@@ -136,7 +142,7 @@ def row_major(shape: Sequence[int]) -> Layout:
     stride = 1
     for size in reversed(shape):
         dims.append(((size, stride),) if size != 1 else ())
-        stride *= size
+        stride *= max(size, 1)
     return Layout(tuple(reversed(dims)))
 
 
@@ -158,6 +164,8 @@ def in_order_of(whole: Layout, other: Layout) -> Layout | None:
 
     None if a dimension of `other` does not split into those of `whole`.
     """
+    if 0 in whole.shape:
+        return row_major((0,))
     atoms = [atom for dim in whole.dims for atom in dim]
     split = other.reshape([size for size, _ in atoms])
     if split is None:
@@ -209,6 +217,8 @@ def moves_of(layout: Layout, count: int) -> Moves | None:
 
 def same(a: Layout, b: Layout) -> bool:
     """Whether both have the same element at every index."""
-    if a.shape != b.shape or a.offset != b.offset:
+    if a.shape != b.shape or (a.offset != b.offset and 0 not in a.shape):
         return False
+    if 0 in a.shape:
+        return True
     return all(Layout((x,)).atoms == Layout((y,)).atoms for x, y in zip(a.dims, b.dims))

@@ -27,9 +27,10 @@ class Masked(nn.Module):
         self.qkv, self.out, self.heads = nn.Linear(64, 192, bias=False), nn.Linear(64, 64), heads
 
     def forward(self, x, mask):
-        q, k, v = (t.view(2, 16, self.heads, -1).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
+        shape = (*x.shape[:2], self.heads, 64 // self.heads)
+        q, k, v = (t.view(shape).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
         y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-        return self.out(y.transpose(1, 2).reshape(2, 16, 64))
+        return self.out(y.transpose(1, 2).reshape(x.shape))
 
 
 MASKS = {
@@ -367,3 +368,16 @@ def test_a_sink_changes_the_result():
         model.sinks.add_(2)
     two = compiled(x, mask)
     assert (one - two).norm() > 0.05 * one.norm() and torch.allclose(two, model(x, mask), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["causal", "none", "of rows"])
+def test_an_empty_batch(name):
+    """The last batch of a data set may have no rows; then gradients are 0, as in PyTorch."""
+    model, x = Masked(), torch.randn(2, 16, 64)[:0]
+    mask = {"causal": MASKS["causal"], "none": None, "of rows": MASKS["causal"].expand(2, 1, 16, 16)[:0]}[name]
+    compiled = te_mlir.torch.jit(model, strict=True)
+    result = compiled(x, mask)
+    assert result.shape == (0, 16, 64) and not compiled.te.graphs[0].reasons
+    assert sum("te.attention" in str(op) for op in compiled.te.graphs[0].region.function.ops) == 1
+    result.sum().backward()
+    assert all((parameter.grad == 0).all() for parameter in model.parameters())

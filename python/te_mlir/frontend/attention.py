@@ -309,7 +309,7 @@ class Attentions(Scoring):
                 raise Unsupported(node, "its keys or values have another batch size than its queries")
             shared = [n for n in after if n in of]
             merged = math.prod(sizes[of[n]] for n in shared)
-            kv_heads = b.elements // (batches * sequence * size)
+            kv_heads = b.elements // max(batches * sequence * size, 1)
             order = [of[n] for n in before] + [of[found.key]] + [of[n] for n in shared]
             rest = [x for x in range(len(sizes)) if x not in order and x != last]
             # The axes without an extent come first, so that those of heads and columns are the last two.
