@@ -117,14 +117,12 @@ def _weights(value: Atom) -> _Weights | None:
         value = node.inputs[0]
 
 
-def _batches_of_masks(
-    scores: Scores, q: Atom, found: Attention, before: Sequence[int], query: int
-) -> Sequence[int] | None:
+def batches_of_masks(scores: Scores, found: Attention, before: Sequence[int], query: int) -> Sequence[int] | None:
     """The sizes of the axes of masks before those of queries and keys, 1 for heads; None if their order is another."""
     *labels, row, column = scores.order
     if (row, column) != (query, found.key) or [n for n in labels if n in before] != list(before):
         return None
-    return [q.shape[found.q_of[n]] if n in before else 1 for n in labels]
+    return [found.q.shape[found.q_of[n]] if n in before else 1 for n in labels]
 
 
 def _axes_on(origin: Sequence[tuple[int | None, int | None]], side: int) -> dict[int, int]:
@@ -179,11 +177,11 @@ class Attentions(Scoring):
     """Emits attention."""
 
     def outside_mask(
-        self, user: Node, mask: Atom, found: Attention, sequence: int, batches: Sequence[int] | None
+        self, user: Node, found: Attention, scores: Scores, before: Sequence[int], query: int
     ) -> OutsideMask:
-        """What a mask hides that is passed in each call.
+        """What masks hide, some of which are passed in each call.
 
-        batches: the sizes of its axes before those of queries and keys, 1 for heads; None if their order is another.
+        before: the labels of the axes before the sequence of queries, in the order of memory. query: that of the sequence.
         """
         raise NotImplementedError
 
@@ -207,7 +205,7 @@ class Attentions(Scoring):
     def _op_attention(self, var: Var, node: Node) -> Value:
         q, k, v, mask = node.inputs[:4]
         of_q, of_k = {0: 0, 1: 1, 2: 2}, {0: 0, 1: 1, 3: 2}
-        masks = [] if mask is None else [mask]
+        masks: list[tuple[Atom, tuple[int, ...]]] = [] if mask is None else [(mask, (0, 1, 2, 3))]
         scores = Scores(node, (0, 1, 2, 3), 1.0, None, [], masks)
         scale, causal = node.params["scale"], node.params["causal"]
         found = Attention(q, k, v, of_q, of_k, of_k, (3, 3, 3), 2, 3, [0, 1, 2, WIDTH], scale, causal, scores, None)
@@ -283,9 +281,6 @@ class Attentions(Scoring):
         assert scores is not None
         if value_length != key_length:
             raise Unsupported(node, f"its keys and values have sequences of {key_length} and {value_length}")
-        if len(scores.outside) > 1 or (scores.outside and scores.masks):
-            raise Unsupported(node, "it has several masks")
-
         # The order of q's elements in memory decides which axes are batches, the sequence, and heads.
         a = self.value(q, node)
         if not _is_stored(q, a, found, node):
@@ -338,8 +333,7 @@ class Attentions(Scoring):
             documents, params = self.boundaries(node, found.packed.inputs[4]), found.packed.params
             mask, longest = OutsideMask(found.causal, params["window_left"], documents), params["longest"]
         elif scores.outside:
-            of_mask = _batches_of_masks(scores, q, found, before, query)
-            mask = self.outside_mask(node, scores.outside[0], found, sequence, of_mask)
+            mask = self.outside_mask(node, found, scores, before, query)
         else:
             causal, window_left = causal_window(scores, query, found.key, node)
             mask = OutsideMask(causal or found.causal, window_left)

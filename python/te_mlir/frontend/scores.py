@@ -18,7 +18,7 @@ class Scores(NamedTuple):
 
     order: for each axis of the softmax, the axis of the product. scale: None if the framework's own scale is used.
     softcap: None if there is none. masks: constants, with their axes as axes of the softmax, and whether true means
-    visible. outside: masks that are passed in each call.
+    visible. outside: masks that are passed in each call, with their axes; true or 0 means visible.
     """
 
     node: Node
@@ -26,7 +26,7 @@ class Scores(NamedTuple):
     scale: float
     softcap: float | None
     masks: list[tuple[Const, tuple[int, ...], bool]]
-    outside: list[Atom]
+    outside: list[tuple[Atom, tuple[int, ...]]]
 
 
 def _capped(tanh: Atom, cap: float | None) -> Atom | None:
@@ -38,7 +38,7 @@ def _capped(tanh: Atom, cap: float | None) -> Atom | None:
     return quotient.inputs[0] if quotient.inputs[1].scalar == cap else None
 
 
-def _mask_axes(scores: Scores, axes: Sequence[int]) -> list[int]:
+def mask_axes(scores: Scores, axes: Sequence[int]) -> list[int]:
     """The axis of the product for each axis of a mask; `axes` was recorded at the mask."""
     # axes[n] is the axis at the mask for axis n of the softmax. `order` also has the transposes between the mask
     # and the product: axis n of the softmax is axis order[n] of the product.
@@ -56,7 +56,7 @@ def causal_window(scores: Scores, query: int, key: int, user: Node) -> tuple[boo
         compact = mask.compact if keeps else ~mask.compact.astype(bool)
         if compact.ndim != rank:
             raise Unsupported(user, "its mask and its scores have different numbers of dimensions")
-        place = {product: n for n, product in enumerate(_mask_axes(scores, axes))}
+        place = {product: n for n, product in enumerate(mask_axes(scores, axes))}
         for n in (n for product, n in place.items() if product not in (query, key)):
             first = np.take(compact, [0], n)
             compact = first if (compact == first).all() else compact
@@ -83,7 +83,7 @@ class Scoring(Emission):
         axes = list(range(len(x.shape)))
         scale, softcap = 1.0, None
         masks: list[tuple[Const, tuple[int, ...], bool]] = []
-        outside: list[Atom] = []
+        outside: list[tuple[Atom, tuple[int, ...]]] = []
         while True:
             x = uncast(x)
             node = x.node
@@ -125,10 +125,11 @@ class Scoring(Emission):
         scale: float,
         axes: Sequence[int],
         masks: list[tuple[Const, tuple[int, ...], bool]],
-        outside: list[Atom],
+        outside: list[tuple[Atom, tuple[int, ...]]],
     ) -> Atom:
         """The scores that a mask is applied to; the mask is added to the others."""
-        if node.name == "select_n" and isinstance(node.inputs[0], Const) and len(node.inputs) == 3:
+        chooser = node.inputs[0] if node.name == "select_n" and len(node.inputs) == 3 else None
+        if chooser is not None and (isinstance(chooser, Const) or self.is_given(chooser)):
             taken = [n for n in (1, 2) if isinstance(node.inputs[n], Var)]
             if len(taken) != 1:
                 raise Unsupported(user, "its mask chooses between two computed values")
@@ -140,7 +141,12 @@ class Scoring(Emission):
                 raise Unsupported(
                     user, f"expected its mask to set hidden scores to at most -1e4, but got {fill * min(scale, 1):g}"
                 )
-            masks.append((node.inputs[0], tuple(axes), taken[0] == 2))
+            if isinstance(chooser, Const):
+                masks.append((chooser, tuple(axes), taken[0] == 2))
+            elif taken[0] == 2:
+                outside.append((chooser, tuple(axes)))
+            else:
+                raise Unsupported(user, "its mask is true for hidden keys")
             return node.inputs[taken[0]]
         if node.name == "add" and any(isinstance(v, Const) for v in node.inputs):
             bias, inner = next((v, w) for v, w in pairs(x, "add") if isinstance(v, Const))
@@ -154,8 +160,8 @@ class Scoring(Emission):
             is_mask = lambda v: isinstance(v, Var) and v.floating and self.is_given(v)
             given = [(v, w) for v, w in pairs(x, "add") if is_mask(v) and w.shape == x.shape]
             given.sort(key=lambda pair: self.is_given(pair[1]))
-            if given and scale == 1 and tuple(axes) == tuple(range(len(axes))):
-                outside.append(given[0][0])
+            if given and scale == 1:
+                outside.append((given[0][0], tuple(axes)))
                 return given[0][1]
         if node.name == "select_n":
             raise Unsupported(user, "its mask depends on arguments; te supports a constant causal mask or no mask")

@@ -52,6 +52,9 @@ _VIEWS = frozenset(
 )
 
 
+#: Operations with truth values as results.
+_COMPARISONS = frozenset(["eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not"])
+
 #: The names of results, cotangents and gradients of the compiled part.
 _RESERVED = re.compile(r"result\d+|grad\..*")
 
@@ -122,6 +125,14 @@ class Arguments(Emitter):
             return True
         return atom.node.name in _VIEWS and all(map(self.is_light, atom.node.inputs))
 
+    def is_of_integers(self, atom: Atom) -> bool:
+        """Whether a value is computed from integers, truth values and constants, and from no product of matrices."""
+        nodes = ancestors(atom) if isinstance(atom, Var) else set()
+        given = [v for node in nodes for v in node.inputs if v.node is None and is_floating(v.dtype)]
+        if not nodes:
+            return isinstance(atom, Var) and not atom.floating
+        return all(node.name != "dot_general" for node in nodes) and all(isinstance(v, Const) for v in given)
+
     def _is_known_number(self, atom: Atom) -> bool:
         """Whether a value is a number that JAX computes from integers and constants, such as a count of tokens."""
         if isinstance(atom, Const) or atom.shape or atom.node is None or not atom.floating:
@@ -130,8 +141,17 @@ class Arguments(Emitter):
         given = [v for node in nodes for v in node.inputs if v.node is None and is_floating(v.dtype)]
         return all(node.name != "dot_general" for node in nodes) and all(scalar(v) is not None for v in given)
 
+    def _is_cast(self, atom: Atom) -> bool:
+        """Whether a value is a cast of comparisons of integers, such as a mask of tokens that is multiplied."""
+        if isinstance(atom, Const) or atom.node is None or atom.node.name != "convert_element_type":
+            return False
+        operand = atom.node.inputs[0]
+        if operand.dtype != "bool" or not isinstance(operand, Var) or not self.is_of_integers(operand):
+            return False
+        return all(node.name in _VIEWS or node.name in _COMPARISONS for node in ancestors(operand))
+
     def given(self, atom: Atom, user: Node | None) -> Value | None:
-        known = self._is_known_number(atom)
+        known = self._is_known_number(atom) or self._is_cast(atom)
         light = isinstance(atom, Const) or atom.node is None or not atom.floating or known
         if not light and not (self.is_light(atom) and self.layout_of(atom) is None):
             return None

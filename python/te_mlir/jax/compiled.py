@@ -55,7 +55,10 @@ class Compiled:
         options: Options,
         platform: str | None = None,
         differentiate_outputs: str = "loss",
+        max_segments_per_seq: int = 32,
     ) -> None:
+        if max_segments_per_seq < 1:
+            raise ValueError(f"expected 'max_segments_per_seq' to be 1 or more, but got {max_segments_per_seq}")
         if differentiate_outputs not in ("loss", "all"):
             raise ValueError(
                 f"expected 'differentiate_outputs' to be 'loss' or 'all', but got {differentiate_outputs!r}"
@@ -83,6 +86,7 @@ class Compiled:
         else:
             self.graph, self.out_tree = trace(function, given)
         self.importer = Importer(self.graph, self.names)
+        self.importer.max_segments_per_seq = max_segments_per_seq
         self.exits = self.importer.import_all()
         if self.importer.reasons:
             raise ImportFailure(self.importer.reasons)
@@ -282,13 +286,18 @@ class Jitted:
     """A JAX function that is compiled for each set of argument shapes, when it is first called with them."""
 
     def __init__(
-        self, function: Callable[..., Any], options: Options, platform: str | None, differentiate_outputs: str
+        self,
+        function: Callable[..., Any],
+        options: Options,
+        platform: str | None,
+        differentiate_outputs: str,
+        max_segments_per_seq: int = 32,
     ) -> None:
         if not callable(function):
             raise ArgumentError(f"expected a function of JAX arrays, but got {type(function).__name__}")
         functools.update_wrapper(self, function)
         self.function, self.options, self.platform = function, options, platform
-        self.differentiate_outputs = differentiate_outputs
+        self.differentiate_outputs, self.max_segments_per_seq = differentiate_outputs, max_segments_per_seq
         #: The compiled functions by the types of the arguments.
         self.compiled: dict[Any, Compiled] = {}
         self._lock = threading.RLock()
@@ -302,7 +311,12 @@ class Jitted:
         with self._lock:
             if key not in self.compiled:
                 self.compiled[key] = Compiled(
-                    self.function, args, self.options, self.platform, self.differentiate_outputs
+                    self.function,
+                    args,
+                    self.options,
+                    self.platform,
+                    self.differentiate_outputs,
+                    self.max_segments_per_seq,
                 )
             return self.compiled[key]
 
@@ -343,6 +357,7 @@ def jit(
     strict: bool = False,
     platform: str | None = None,
     differentiate_outputs: str = "loss",
+    max_segments_per_seq: int = 32,
     **options: Any,
 ) -> Jitted:
     """Compiles `function` with te for each shape of its arguments, and returns a pure function of JAX.
@@ -350,13 +365,14 @@ def jit(
     It can be called inside of jax.jit, and differentiated by jax.grad. platform: "cpu" or "cuda"; by
     default that of the arguments, or of JAX's default device. differentiate_outputs: "loss" takes
     gradients only through the rank-0 results, if there are any; "all" takes them through every result.
+    max_segments_per_seq: how many segments a row of a batch may have where attention has a mask of segment ids.
     Other arguments are those of te_mlir.compile.
 
     Raises ImportFailure, which lists each operation that te cannot express, with its shapes
     and line, and CompileError if a recipe cannot be applied.
     """
     settings = Options(recipe, backward_override, target, strict, tuple(options.items()))
-    return Jitted(function, settings, platform, differentiate_outputs)
+    return Jitted(function, settings, platform, differentiate_outputs, max_segments_per_seq)
 
 
 def compile(function: Callable[..., Any], example_args: Sequence[Any], **options: Any) -> Compiled:

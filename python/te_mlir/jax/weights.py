@@ -14,10 +14,10 @@ from te_mlir.frontend.embedding import Embedding
 from te_mlir.frontend.graph import Atom, Node, Var
 from te_mlir.frontend.linear import Operand
 from te_mlir.frontend.parts import Columns, is_view, part_of, parts_of
-from te_mlir.jax.arguments import Arguments
+from te_mlir.jax.segments import Segments
 
 
-class Weights(Arguments):
+class Weights(Segments):
     """Emits weights, tables, indices, and parts of layers."""
 
     def is_weight(self, atom: Atom) -> bool:

@@ -16,11 +16,12 @@ import torch
 
 from te_mlir import build
 from te_mlir.frontend import rotary
-from te_mlir.frontend.attention import Attention, OutsideMask
+from te_mlir.frontend.attention import Attention, OutsideMask, batches_of_masks
 from te_mlir.frontend.emitter import Unsupported, Value
 from te_mlir.frontend.graph import Atom, Node, Var
 from te_mlir.frontend.looking import SAME_ORDER, node_of, uncast
 from te_mlir.frontend.losses import CrossEntropy
+from te_mlir.frontend.scores import Scores
 from te_mlir.layout import row_major
 from te_mlir.torch.arguments import fake
 from te_mlir.torch.documents import Documents, Latest, boundaries_of
@@ -120,14 +121,21 @@ class Importer(Weights):
         return found
 
     def outside_mask(
-        self, user: Node, mask: Atom, found: Attention, sequence: int, batches: Sequence[int] | None
+        self, user: Node, found: Attention, scores: Scores, before: Sequence[int], query: int
     ) -> OutsideMask:
+        if len(scores.outside) > 1 or scores.masks:
+            raise Unsupported(user, "it has several masks")
+        ((mask, axes),) = scores.outside
+        if axes != tuple(range(len(axes))):
+            raise Unsupported(user, "its scores are transposed after they are masked")
+        sequence = found.q.shape[found.q_of[query]]
+        batches = batches_of_masks(scores, found, before, query)
         # The compiled code does not read the mask. It assumes a kind of mask, which is compared before each call.
         source = self.origin_of(mask)
         if source in self.inside or source in self.wanting:
             raise Unsupported(user, "its mask depends on compiled values")
-        before = self.masks.get(source.name)
-        kind = before or CAUSAL
+        earlier = self.masks.get(source.name)
+        kind = earlier or CAUSAL
         if kind == OTHER:
             raise Unsupported(
                 user,
@@ -138,7 +146,7 @@ class Importer(Weights):
 
         def check(t: torch.Tensor) -> torch.Tensor:
             if not is_kind(t, sequence, kind):
-                raise OtherMask(user, source.name, kind_for(t, batches, sequence, before, is_self))
+                raise OtherMask(user, source.name, kind_for(t, batches, sequence, earlier, is_self))
             return torch.zeros((), dtype=torch.float32, device=t.device)
 
         if not kind.documents:
@@ -153,7 +161,7 @@ class Importer(Weights):
         def look(t: torch.Tensor) -> Documents:
             documents = documents_of(t, batches, sequence, kind, is_self)
             if documents is None:
-                raise OtherMask(user, source.name, kind_for(t, batches, sequence, before, is_self))
+                raise OtherMask(user, source.name, kind_for(t, batches, sequence, earlier, is_self))
             return documents
 
         looked = Latest(look)

@@ -1,0 +1,223 @@
+"""Finds the documents of masks that are made of segment ids, or of the lengths of padded rows.
+
+JAX traces a function without values, so a mask is found by the operations that compute it: `and` of constants, of
+comparisons of segment ids along queries with the same ids along keys, and of comparisons of positions with lengths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from te_mlir.frontend.attention import Attention, OutsideMask
+from te_mlir.frontend.base import Unsupported
+from te_mlir.frontend.graph import Atom, Const, Node, Var
+from te_mlir.frontend.looking import SAME_ORDER
+from te_mlir.frontend.scores import Scores, causal_window, mask_axes
+from te_mlir.jax.arguments import Arguments
+
+#: For each axis of a value, the label of the axis of the scores that it varies along, or None.
+Labels = tuple[int | None, ...]
+
+
+class _Found(NamedTuple):
+    """The terms of masks. constants: with the labels of their axes. ids: segment ids. lengths: (the label that they bound, lengths)."""
+
+    constants: list[tuple[Const, Labels]]
+    ids: list[tuple[Var, Labels]]
+    lengths: list[tuple[int, Var, Labels]]
+
+
+def _through(atom: Atom, labels: Labels) -> tuple[Atom, Labels]:
+    """The value below casts and operations that move or repeat axes."""
+    # An operand of size 1 is repeated, and one without axes.
+    labels = tuple(label if size != 1 else None for size, label in zip(atom.shape, labels))
+    while isinstance(atom, Var) and atom.node is not None:
+        node, shape = atom.node, atom.node.inputs[0].shape if atom.node.inputs else ()
+        if node.name == "broadcast_in_dim":
+            axes = [int(a) for a in node.params["broadcast_dimensions"]]
+            labels = tuple(labels[a] if shape[i] == atom.shape[a] != 1 else None for i, a in enumerate(axes))
+        elif node.name == "transpose":
+            axes = [int(a) for a in node.params["permutation"]]
+            labels = tuple(labels[axes.index(i)] for i in range(len(axes)))
+        elif node.name in SAME_ORDER:
+            kept = [label for size, label in zip(atom.shape, labels) if size != 1]
+            if [n for n in shape if n != 1] != [n for n in atom.shape if n != 1]:
+                return atom, labels
+            labels = tuple(kept.pop(0) if size != 1 else None for size in shape)
+        elif node.name not in ("convert_element_type", "copy", "stop_gradient"):
+            return atom, labels
+        atom = node.inputs[0]
+    if isinstance(atom, Const):
+        labels = tuple(label if size != 1 else None for size, label in zip(atom.compact.shape, labels))
+    return atom, labels
+
+
+def _is_positions(atom: Atom, labels: Labels) -> int | None:
+    """The label along which a constant is 0, 1, 2, ..."""
+    varying = [label for label in labels if label is not None]
+    if not isinstance(atom, Const) or len(varying) != 1:
+        return None
+    values = np.asarray(atom.compact).reshape(-1)
+    return varying[0] if (values == np.arange(len(values))).all() else None
+
+
+def boundaries_of(ids: Any, limit: int) -> Any:
+    """The first token of each run of equal ids, then the end: int32 [rows * limit + 1]. ids: [rows, sequence].
+
+    All boundaries are -1 if there are more runs, or if two runs of a row have one id, which would see each other.
+    """
+    rows, sequence = ids.shape
+    changes = ids[:, 1:] != ids[:, :-1]
+    starts = jnp.concatenate([jnp.ones((rows, 1), bool), changes], axis=1)
+    ordered = jnp.sort(ids, axis=1)
+    distinct = (ordered[:, 1:] != ordered[:, :-1]).sum() == changes.sum()
+    places = jnp.nonzero(starts.reshape(-1), size=rows * limit, fill_value=rows * sequence)[0]
+    whole = jnp.concatenate([places, jnp.full(1, rows * sequence)]).astype(jnp.int32)
+    return jnp.where(distinct & (starts.sum() <= rows * limit), whole, -1)
+
+
+def boundaries_of_lengths(lengths: Any, sequence: int) -> Any:
+    """Boundaries where the tokens of a row and its padding alternate: int32 [2 * rows + 1]."""
+    begins = jnp.arange(len(lengths), dtype=jnp.int32) * sequence
+    ends = begins + jnp.clip(lengths.astype(jnp.int32), 0, sequence)
+    places = jnp.stack([begins, ends], 1).reshape(-1)
+    return jnp.concatenate([places, jnp.full(1, len(lengths) * sequence, jnp.int32)])
+
+
+class Segments(Arguments):
+    """Emits the masks of documents. max_segments_per_seq: the number of segments that a row of a batch may have."""
+
+    max_segments_per_seq = 32
+
+    def is_given(self, atom: Atom) -> bool:
+        """Whether a value is computed from integers and constants only."""
+        return (
+            isinstance(atom, Var)
+            and atom.dtype in ("bool", "int32", "float32", "bfloat16")
+            and self.is_of_integers(atom)
+        )
+
+    def outside_mask(
+        self, user: Node, found: Attention, scores: Scores, before: Sequence[int], query: int
+    ) -> OutsideMask:
+        terms = _Found([], [], [])
+        for mask, axes in scores.outside:
+            self._collect(mask, tuple(mask_axes(scores, axes)), (query, found.key), user, terms)
+        rank = len(scores.order)
+        constants = list(scores.masks)
+        for constant, labels in terms.constants:
+            constants.append((self._spread(constant, labels, scores.order), tuple(range(rank)), True))
+        causal, window_left = causal_window(scores._replace(masks=constants), query, found.key, user)
+        sizes = [found.q.shape[found.q_of[n]] for n in before]
+        sequence = found.q.shape[found.q_of[query]]
+        if len(terms.ids) + bool(terms.lengths) > 1:
+            raise Unsupported(user, "its mask is made of several segment ids or lengths")
+        if terms.ids:
+            return OutsideMask(causal, window_left, self._of_ids(*terms.ids[0], before, query, sizes, sequence, user))
+        if not terms.lengths:
+            return OutsideMask(causal, window_left)
+        lengths = {(values, labels) for _, values, labels in terms.lengths}
+        if {label for label, *_ in terms.lengths} != {query, found.key} or len(lengths) != 1:
+            raise Unsupported(
+                user, "its mask has lengths of keys, but not the same ones of queries, whose padding would see tokens"
+            )
+        return OutsideMask(causal, window_left, self._of_lengths(*lengths.pop(), before, sizes, sequence, user))
+
+    def _collect(self, atom: Atom, labels: Labels, both: tuple[int, int], user: Node, terms: _Found) -> None:
+        """Adds the terms of a mask. both: the labels of queries and keys."""
+        atom, labels = _through(atom, labels)
+        node = atom.node
+        if isinstance(atom, Const):
+            terms.constants.append((atom, labels))
+            return
+        if node is not None and node.name == "and":
+            for operand in node.inputs:
+                self._collect(operand, labels, both, user, terms)
+            return
+        if node is not None and node.name == "select_n" and len(node.inputs) == 3:
+            # where(mask, 0, -1e9), which is added.
+            hidden, shown = node.inputs[1:]
+            fills = [v.scalar if isinstance(v, Const) else None for v in (hidden, shown)]
+            if fills[0] is not None and fills[0] <= -1e4 and fills[1] == 0:
+                self._collect(node.inputs[0], labels, both, user, terms)
+                return
+        if node is not None and node.name == "eq":
+            (a, of_a), (b, of_b) = (_through(operand, labels) for operand in node.inputs)
+            turned = tuple(both[1 - both.index(n)] if n in both else n for n in of_b)
+            if isinstance(a, Var) and a is b and of_a == turned and sum(n in both for n in of_a) == 1:
+                ids = a, of_a if both[0] in of_a else of_b
+                if ids not in terms.ids:
+                    terms.ids.append(ids)
+                return
+        if node is not None and node.name in ("lt", "gt"):
+            operands = node.inputs if node.name == "lt" else node.inputs[::-1]
+            (place, along), (length, of) = (_through(operand, labels) for operand in operands)
+            label = _is_positions(place, along)
+            if label in both and isinstance(length, Var) and not any(n in both for n in of):
+                terms.lengths.append((label, length, of))
+                return
+        raise Unsupported(
+            user,
+            "its mask depends on arguments; expected a constant causal mask, segment ids of queries that are compared with "
+            "those of keys, or lengths of both, combined by '&'",
+        )
+
+    def _spread(self, constant: Const, labels: Labels, order: Sequence[int]) -> Const:
+        """A constant whose axes are those of the softmax."""
+        varying = [n for n, label in enumerate(labels) if label is not None]
+        compact = np.transpose(
+            np.squeeze(constant.compact, tuple(n for n in range(len(labels)) if n not in varying)),
+            np.argsort([list(order).index(labels[n] or 0) for n in varying]),
+        )
+        taken = {labels[n] for n in varying}
+        shape = iter(compact.shape)
+        compact = compact.reshape([next(shape) if label in taken else 1 for label in order])
+        if compact.dtype != bool:
+            compact = compact == 0
+        return Const(compact, compact.shape)
+
+    def _rows(self, labels: Labels, before: Sequence[int], sizes: Sequence[int], own: Sequence[int], user: Node) -> Any:
+        """A function that gives a value with these labels the rows of the batch, [rows, ...]; own: labels after them."""
+        if any(n is not None and n not in before and n not in own for n in labels):
+            raise Unsupported(user, "its mask differs between heads")
+        varying = [n for n, label in enumerate(labels) if label is not None]
+        order = sorted(varying, key=lambda n: [*before, *own].index(labels[n] or 0))
+        wanted = [label in labels for label in before]
+
+        def rows(t: Any) -> Any:
+            t = jnp.transpose(t, order + [n for n in range(t.ndim) if n not in order])
+            shape = iter(t.shape)
+            t = t.reshape(
+                [next(shape) if has else 1 for has in wanted] + [t.shape[order.index(n)] for n in order[sum(wanted) :]]
+            )
+            t = jnp.broadcast_to(t, (*sizes, *t.shape[len(sizes) :]))
+            return t.reshape(-1, *t.shape[len(sizes) :])
+
+        return rows
+
+    def _of_ids(
+        self,
+        ids: Var,
+        labels: Labels,
+        before: Sequence[int],
+        query: int,
+        sizes: Sequence[int],
+        sequence: int,
+        user: Node,
+    ) -> Any:
+        rows, limit = self._rows(labels, before, sizes, [query], user), min(self.max_segments_per_seq, sequence)
+        shape = (int(np.prod(sizes, dtype=int)) * limit + 1,)
+        make = lambda t: boundaries_of(rows(t), limit)
+        return self.feed(ids, "segments", make, shape, "int32", False, user, (*before, *sizes, query))
+
+    def _of_lengths(
+        self, lengths: Var, labels: Labels, before: Sequence[int], sizes: Sequence[int], sequence: int, user: Node
+    ) -> Any:
+        rows = self._rows(labels, before, sizes, [], user)
+        shape = (2 * int(np.prod(sizes, dtype=int)) + 1,)
+        make = lambda t: boundaries_of_lengths(rows(t), sequence)
+        return self.feed(lengths, "lengths", make, shape, "int32", False, user, (*before, *sizes, sequence))

@@ -1,0 +1,151 @@
+"""Attention in JAX functions whose masks are made of segment ids or of lengths."""
+
+import functools
+
+import pytest
+
+jax = pytest.importorskip("jax")
+
+import jax.numpy as jnp
+import numpy as np
+
+import te_mlir
+import te_mlir.jax
+from te_mlir.errors import ImportFailure
+
+CAUSAL = np.tri(16, dtype=bool)
+
+
+def segments(*lengths):
+    """Ids of segments with these lengths in the first row; the second row is padded after 12 tokens of one segment."""
+    first = np.repeat(np.arange(1, len(lengths) + 1), lengths)
+    return jnp.asarray(np.stack([first, np.where(np.arange(16) < 12, 1, 0)]), jnp.int32)
+
+
+def inputs():
+    keys = jax.random.split(jax.random.key(2), 3)
+    x, wq, wkv = (jax.random.normal(key, shape) for key, shape in zip(keys, ((32, 64), (64, 64), (64, 32))))
+    return x, wq / 8, wkv / 8
+
+
+def parts(x, wq, wkv):
+    return (x @ wq).reshape(2, 16, 4, 16), (x @ wkv).reshape(2, 16, 2, 16)
+
+
+def same(ids):
+    return (ids[:, :, None] == ids[:, None, :])[:, None]
+
+
+def by_jax(x, wq, wkv, ids, mask=same, **options):
+    q, kv = parts(x, wq, wkv)
+    return jax.nn.dot_product_attention(q, kv, kv, mask=mask(ids), **options)
+
+
+def by_hand(x, wq, wkv, ids):
+    """As MaxText computes it, with a mask that is added."""
+    q, kv = parts(x, wq, wkv)
+    seen = jnp.logical_and((ids[:, :, None] == ids[:, None, :])[:, None, None], CAUSAL[None, None, None])
+    scores = jnp.einsum("btkgd,bskd->bkgts", q.reshape(2, 16, 2, 2, 16), kv)
+    scores = scores + jnp.where(seen, 0.0, -0.7 * float(np.finfo(np.float32).max))
+    return jnp.einsum("bkgts,bskd->btkgd", jax.nn.softmax(scores, -1), kv)
+
+
+def by_where(x, wq, wkv, ids, mask=lambda ids: same(ids) & CAUSAL):
+    q, kv = parts(x, wq, wkv)
+    scores = jnp.einsum("bqhd,bkhd->bhqk", q, jnp.repeat(kv, 2, axis=2))
+    scores = jnp.where(mask(ids), scores, -jnp.inf)
+    return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores, -1), jnp.repeat(kv, 2, axis=2))
+
+
+#: (the function, what its te.attention has)
+FUNCTIONS = {
+    "causal": (functools.partial(by_jax, is_causal=True), "causal"),
+    "open": (by_jax, "documents"),
+    "window": (functools.partial(by_jax, local_window_size=(5, 0)), "window_size = array<i64: 5, 0>"),
+    "of one row": (functools.partial(by_jax, mask=lambda ids: same(ids[:1]), is_causal=True), "causal"),
+    "added": (by_hand, "causal"),
+    "where": (by_where, "causal"),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_segments(name):
+    function, wanted = FUNCTIONS[name]
+    for ids in (segments(16), segments(3, 9, 4)):
+        compiled = te_mlir.jax.jit(function)
+        check(function, compiled, ids)
+        text = compiled.lower(*inputs(), ids).text()
+        assert text.count("te.attention") == 1 and wanted in text and " documents " in text
+        assert ("causal" in text) == (name != "open")
+
+
+def check(function, compiled, *integers):
+    """Checks results and gradients against JAX's, jitted."""
+    args = inputs()
+    like = jax.eval_shape(lambda *a: function(*a, *integers), *args)
+    cotangent = jnp.cos(jnp.arange(like.size)).reshape(like.shape)
+
+    def both(f, args):
+        result, pull = jax.vjp(lambda *a: f(*a, *integers), *args)
+        return result, *pull(cotangent)
+
+    found, wanted = (jax.jit(functools.partial(both, f))(args) for f in (compiled, function))
+    for mine, theirs in zip(found, wanted):
+        error = jnp.linalg.norm((mine - theirs).ravel()) / jnp.linalg.norm(theirs.ravel())
+        assert jnp.linalg.norm(theirs) > 0 and error < 1e-5, error
+
+
+def test_lengths():
+    def function(x, wq, wkv, lengths):
+        q, kv = parts(x, wq, wkv)
+        return jax.nn.dot_product_attention(
+            q, kv, kv, is_causal=True, query_seq_lengths=lengths, key_value_seq_lengths=lengths
+        )
+
+    compiled = te_mlir.jax.jit(function)
+    for lengths in ((16, 9), (1, 16)):
+        check(function, compiled, jnp.asarray(lengths, jnp.int32))
+    text = compiled.lower(*inputs(), jnp.asarray((16, 9), jnp.int32)).text()
+    assert text.count("te.attention") == 1 and " documents " in text and "tensor<5xi32>" in text
+
+
+def test_padding_at_the_end_of_rows_of_lengths_has_zeros():
+    """As in JAX: the results of padding are multiplied by 0."""
+    function = lambda x, w, lengths: jax.nn.dot_product_attention(
+        *[(x @ w).reshape(2, 16, 4, 16)] * 3, query_seq_lengths=lengths, key_value_seq_lengths=lengths
+    )
+    x, w, _ = inputs()
+    result = te_mlir.jax.jit(function)(x, w, jnp.asarray((16, 9), jnp.int32))
+    assert (result[1, 9:] == 0).all() and (result[1, :9] != 0).all()
+
+
+@pytest.mark.parametrize(
+    "ids, options",
+    [(np.tile([1, 1, 2, 2], 4), {}), (np.arange(16), {"max_segments_per_seq": 8})],
+    ids=["an id again", "too many"],
+)
+def test_segments_that_are_no_documents(ids, options):
+    """They are found when the step runs, because JAX traces a function without values."""
+    compiled = te_mlir.jax.jit(functools.partial(by_jax, is_causal=True), **options)
+    ids = jnp.asarray(np.stack([ids, ids]), jnp.int32)
+    with pytest.raises(Exception, match=r"expected 'documents\[0\]' to be .* but got -1"):
+        jax.block_until_ready(compiled(*inputs(), ids))
+
+
+#: (a function of the mask of the ids, the reason)
+OTHERS = {
+    "two ids": (lambda ids: (ids[:, :, None] == (ids + 1)[:, None, :])[:, None], "its mask depends on arguments"),
+    "later segments": (lambda ids: (ids[:, :, None] >= ids[:, None, :])[:, None], "its mask depends on arguments"),
+    "a prefix": (lambda ids: same(ids) | CAUSAL, "its mask depends on arguments"),
+    "keys alone": (lambda ids: (np.arange(16)[None] < ids[:, :1])[:, None, None], "but not the same ones of queries"),
+    "twice": (lambda ids: same(ids) & same(ids // 2), "several segment ids"),
+    "another constant": (lambda ids: same(ids) & CAUSAL.T, "its mask is not causal"),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_masks_are_told(name):
+    mask, reason = OTHERS[name]
+    function = functools.partial(by_where, mask=mask)
+    with pytest.raises(ImportFailure, match=reason):
+        te_mlir.jax.compile(function, [*inputs(), segments(16)])
