@@ -96,6 +96,10 @@ def turn_slices(h, cos, sin):
     return torch.cat((one, h[..., :middle] * sin + h[..., middle:] * cos), -1)
 
 
+def layer():
+    return nn.Linear(WIDTH, WIDTH)
+
+
 def weight(*shape):
     return lambda: nn.Parameter(torch.randn(*shape) / 4 + 1)
 
@@ -132,6 +136,12 @@ OPS = [
     op("softmax-of-a-product", lambda m, x: F.softmax(x * 3, dim=2)),
     op("softmax-by-hand", lambda m, x: (lambda e: e / e.sum(-1, keepdim=True))((x - x.amax(-1, keepdim=True)).exp())),
     op("softmax-of-heads", lambda m, x: F.softmax(heads(x), -1).transpose(1, 2).reshape(x.shape)),
+    op(
+        "vmap",
+        lambda m, x: torch.vmap(torch.vmap(lambda row: F.silu(m.last(row)) * m.g))(x),
+        last=layer,
+        g=weight(WIDTH),
+    ),
     op("silu", lambda m, x: F.silu(x)),
     op("relu", lambda m, x: F.relu(x)),
     op("gelu-tanh", lambda m, x: F.gelu(x, approximate="tanh")),
