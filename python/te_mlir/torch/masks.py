@@ -64,7 +64,7 @@ def is_kind(mask: torch.Tensor, sequence: int, kind: Kind) -> bool:
         return bool(seen.all())
     if mask.shape[-2:] != (sequence, sequence):
         return False
-    wanted = torch.ones(mask.shape, dtype=torch.bool, device=mask.device).tril()
+    wanted = torch.ones(sequence, sequence, dtype=torch.bool, device=mask.device).tril()
     if kind.window_left is not None:
         wanted = wanted.triu(-kind.window_left)
     return bool((seen == wanted).all() & hides(mask, seen))
