@@ -71,6 +71,9 @@ def measure(row, arguments):
             parameter.grad = None
 
     synchronize()
+    if cuda:
+        # What creating the model left in PyTorch's allocator would not be counted where a step uses it again.
+        torch.cuda.empty_cache()
     free = torch.cuda.mem_get_info()[0] if cuda else 0
     start = time.perf_counter()
     step(0)
