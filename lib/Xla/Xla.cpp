@@ -6,9 +6,9 @@
 // stream there. The lock is necessary because a context is not thread-safe; on
 // a GPU it is held while work is enqueued, on the CPU while the work runs.
 //
-// An instance has no arena: its module is that of the program with another
-// `step`, whose first pointer names the step and the memory to use. An instance
-// therefore has no data between two calls, and one for each stream is enough.
+// An instance has no arena: each call gives it the memory that XLA has for it.
+// An instance therefore has no data between two calls, and one for each stream
+// is enough.
 //
 //===----------------------------------------------------------------------===//
 
@@ -58,17 +58,6 @@ struct Call {
   std::vector<int32_t> arguments, results;
 };
 
-/// What the wrapped step of a module runs, and where: its first pointer.
-struct StepInArena {
-  void (*step)(te_rt_instance *, char *, void *const *);
-  char *arena;
-};
-
-void runInArena(te_rt_instance *instance, char *, void *const *arguments) {
-  const auto *frame = static_cast<const StepInArena *>(arguments[0]);
-  frame->step(instance, frame->arena, arguments + 1);
-}
-
 struct Device {
   std::mutex mutex;
   te_rt_context *context = nullptr;
@@ -98,11 +87,8 @@ te_rt_status Device::instance(const Program &program, void *stream,
     if (te_rt_status status = te_rt_context_create_on_device(
             program.cuda ? "cuda" : "reference", index, &context))
       return fail(status, te_rt_last_error());
-  te_rt_module module = program.module;
-  module.arena_bytes = 0;
-  module.num_arguments += 1;
-  module.step = runInArena;
-  if (te_rt_status status = te_rt_instance_create(context, &module, found))
+  if (te_rt_status status =
+          te_rt_instance_create_without_arena(context, &program.module, found))
     return fail(status, te_rt_last_error());
   instances[{program.id, stream}] = *found;
   return TE_RT_OK;
@@ -241,12 +227,12 @@ std::string sizes(const XLA_FFI_Buffer &buffer) {
   return text + "]";
 }
 
-/// The pointers of one run. `pointers` has the StepInArena first.
+/// The pointers and the arena of one run.
 class Bindings {
 public:
   Bindings(const XLA_FFI_CallFrame *frame, const Program &program)
-      : frame(frame), program(program),
-        pointers(program.module.num_arguments + 1) {}
+      : frame(frame), program(program), pointers(program.module.num_arguments) {
+  }
 
   /// Null where all is well.
   XLA_FFI_Error *bind(const char *what, int64_t count, void **buffers,
@@ -262,19 +248,22 @@ public:
     return nullptr;
   }
 
-  /// What runs, once everything is bound.
-  void *const *finish() {
+  /// Runs these launches of `instance`, once everything is bound.
+  te_rt_status run(te_rt_instance *instance, void *stream, int32_t begin,
+                   int32_t end) {
+    if (memory)
+      if (te_rt_status status = te_rt_instance_set_arena(
+              instance, memory, program.module.arena_bytes))
+        return status;
     // Pointers that the range does not use, and those of no bytes.
     void *other = memory ? memory : &unused;
-    step.arena = static_cast<char *>(other);
-    step.step = program.module.step;
-    for (size_t i = 1; i < pointers.size(); ++i) {
-      pointers[i] = pointers[program.carried[i - 1] + 1];
+    for (size_t i = 0; i < pointers.size(); ++i) {
+      pointers[i] = pointers[program.carried[i]];
       if (!pointers[i])
         pointers[i] = other;
     }
-    pointers[0] = &step;
-    return pointers.data();
+    return te_rt_instance_run_part(instance, pointers.data(), stream, begin,
+                                   end);
   }
 
 private:
@@ -297,7 +286,7 @@ private:
                      std::to_string(bits / 8) + " as " + sizes(buffer));
     if (reinterpret_cast<uintptr_t>(buffer.data) % 16)
       return problem("memory aligned to 16 bytes, but it is not");
-    void *&slot = arena ? memory : pointers[program.carried[place] + 1];
+    void *&slot = arena ? memory : pointers[program.carried[place]];
     if (slot && slot != buffer.data)
       return problem("the memory of the value before it, but got other memory");
     slot = buffer.data;
@@ -308,7 +297,6 @@ private:
   const Program &program;
   std::vector<void *> pointers;
   void *memory = nullptr;
-  StepInArena step{};
   alignas(16) char unused = 0;
 };
 
@@ -417,8 +405,8 @@ XLA_FFI_Error *execute(XLA_FFI_CallFrame *frame, bool cuda) {
   te_rt_instance *instance = nullptr;
   if (te_rt_status status = device->instance(program, stream, index, &instance))
     return failed(frame, status, lastError);
-  if (te_rt_status status = te_rt_instance_run_part(
-          instance, bindings.finish(), stream, call->begin, call->end))
+  if (te_rt_status status =
+          bindings.run(instance, stream, call->begin, call->end))
     return failed(frame, status, te_rt_last_error());
   ++program.runs;
   return nullptr;

@@ -2,7 +2,8 @@
 //
 // Life of a step: create a context for a backend, create an instance of a
 // compiled module (this makes every plan and the arena: the only allocations),
-// then run it as often as wanted. A run only enqueues work.
+// then run it as often as wanted. A run only enqueues work. A program with an
+// allocator of its own may give the arena instead.
 //
 // Every function returns a status; on anything but TE_RT_OK the thread's
 // te_rt_last_error() says what was given, what is allowed and what to do.
@@ -144,10 +145,26 @@ TE_RT_API te_rt_status te_rt_synchronize(te_rt_context *context);
 TE_RT_API te_rt_status te_rt_instance_create(te_rt_context *context,
                                              const te_rt_module *module,
                                              te_rt_instance **instance);
+/// As te_rt_instance_create, but allocates no arena: where the module's
+/// arena_bytes is not 0, te_rt_instance_set_arena gives one before the first
+/// run.
+TE_RT_API te_rt_status te_rt_instance_create_without_arena(
+    te_rt_context *context, const te_rt_module *module,
+    te_rt_instance **instance);
 TE_RT_API void te_rt_instance_destroy(te_rt_instance *instance);
 
+/// Lets the following runs use `bytes` of device memory at `arena`, at least
+/// the module's arena_bytes, aligned to 16 bytes. It stays the caller's, who
+/// frees it once no run uses it any more; the parts of one step need the same
+/// arena. A part that was recorded with another arena is recorded again. The
+/// arena that te_rt_instance_create allocated, if there is one, is freed.
+TE_RT_API te_rt_status te_rt_instance_set_arena(te_rt_instance *instance,
+                                                void *arena, int64_t bytes);
+
 /// Enqueues one step. `arguments` are device pointers, inputs then results,
-/// num_arguments of them, each aligned to 16 bytes. `stream` is a CUstream, or
+/// num_arguments of them, each aligned to 16 bytes; a result with an
+/// `arena_offset` lies in the arena, and any such pointer but NULL stands for
+/// it. `stream` is a CUstream, or
 /// NULL for the context's own. The first failed launch stops the step and is
 /// reported here. Steps of one instance share its arena: run them on one
 /// stream, or synchronise in between, and before destroying the instance.
@@ -166,9 +183,9 @@ TE_RT_API te_rt_status te_rt_instance_run_part(te_rt_instance *instance,
 
 /// As te_rt_instance_run on the context's own stream, but recorded the first
 /// time, on cuda into a CUDA graph, and replayed otherwise: then no code of the
-/// module runs. Where a pointer changed the step is recorded again and the
-/// graph updated to it. The graph lives as long as the instance, and the memory
-/// its arguments are in cannot be freed before.
+/// module runs. Where a pointer or the arena changed the step is recorded again
+/// and the graph updated to it. The graph lives as long as the instance, and
+/// the memory its arguments are in cannot be freed before.
 TE_RT_API te_rt_status te_rt_instance_run_graph(te_rt_instance *instance,
                                                 void *const *arguments);
 
@@ -187,9 +204,10 @@ TE_RT_API te_rt_status te_rt_instance_run_part_graph(te_rt_instance *instance,
 /// The memory it used may then be freed; the next run records again.
 TE_RT_API te_rt_status te_rt_instance_release_graph(te_rt_instance *instance);
 
-/// Bytes that the instance allocated on the device: what holds temporaries, and
-/// what its kernels need beside. A graph uses these and the arguments, and no
-/// other memory but that of the driver for its nodes.
+/// Bytes that the instance allocated on the device: what holds temporaries, 0
+/// where the caller gives that, and what its kernels need beside. A graph uses
+/// these and the arguments, and no other memory but that of the driver for its
+/// nodes.
 TE_RT_API te_rt_status te_rt_instance_memory(const te_rt_instance *instance,
                                              int64_t *arena_bytes,
                                              int64_t *workspace_bytes);

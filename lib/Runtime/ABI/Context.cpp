@@ -114,20 +114,26 @@ Status checkUnused(const te_rt_context &context, void *pointer) {
   if (found == context.allocations.end())
     return Status::ok(); // The backend knows what is wrong with it.
   const auto begin = reinterpret_cast<uintptr_t>(pointer);
+  auto isInside = [&](const void *address) {
+    const auto used = reinterpret_cast<uintptr_t>(address);
+    return used >= begin &&
+           used - begin <
+               static_cast<uint64_t>(std::max<int64_t>(found->second, 1));
+  };
+  auto holds = [](const std::string &what) {
+    return invalid(
+        "expected memory that no captured graph uses, but it holds " + what +
+        " of one; call te_rt_instance_release_graph, or destroy the "
+        "instance, before");
+  };
   for (const te_rt_instance *instance : context.instances)
-    for (const te_rt_recorded_part &part : instance->graphs)
-      for (size_t i = 0; i < part.arguments.size(); ++i) {
-        const auto used = reinterpret_cast<uintptr_t>(part.arguments[i]);
-        if (used >= begin &&
-            used - begin <
-                static_cast<uint64_t>(std::max<int64_t>(found->second, 1)))
-          return invalid(
-              "expected memory that no captured graph uses, but it holds "
-              "argument " +
-              std::to_string(i) +
-              " of one; call te_rt_instance_release_graph, or destroy the "
-              "instance, before");
-      }
+    for (const te_rt_recorded_part &part : instance->graphs) {
+      for (size_t i = 0; i < part.arguments.size(); ++i)
+        if (isInside(part.arguments[i]))
+          return holds("argument " + std::to_string(i));
+      if (isInside(part.arena))
+        return holds("the arena");
+    }
   return Status::ok();
 }
 

@@ -1,7 +1,8 @@
 //===- Instance.cpp - loading and running compiled steps ------------------===//
 //
-// Loading runs the module's `load`, which fills every slot, then makes the
-// arena and one scratch region as large as the largest plan needs. Running
+// Loading runs the module's `load`, which fills every slot, then makes one
+// scratch region as large as the largest plan needs, and the arena unless the
+// caller gives it. Running
 // calls `step`, which only enqueues; nothing is allocated then.
 //
 //===----------------------------------------------------------------------===//
@@ -61,6 +62,7 @@ Status checkModule(const te_rt_module &module) {
   return checkKernels(module, te_table::kKernelRows);
 }
 
+/// As te_rt_instance_create says, without the arena.
 Status load(te_rt_instance &instance) {
   Backend &backend = *instance.context->backend;
   instance.slots.resize(instance.module.num_plans);
@@ -86,8 +88,6 @@ Status load(te_rt_instance &instance) {
     workspaceBytes =
         std::max(workspaceBytes, instance.slots[i].plan->workspaceBytes());
   }
-  TE_RT_RETURN_IF_FAILED(
-      backend.alloc(instance.module.arena_bytes, &instance.arena));
   if (workspaceBytes == 0)
     return Status::ok();
   TE_RT_RETURN_IF_FAILED(backend.alloc(workspaceBytes, &instance.workspace));
@@ -101,6 +101,11 @@ Status load(te_rt_instance &instance) {
 Status checkArguments(const te_rt_instance *instance, void *const *arguments) {
   if (!instance)
     return invalid("'instance' is null");
+  if (!instance->arena && instance->module.arena_bytes != 0)
+    return invalid("expected an arena of " +
+                   std::to_string(instance->module.arena_bytes) +
+                   " bytes, but the instance was created without one; call "
+                   "te_rt_instance_set_arena before");
   const int32_t count = instance->module.num_arguments;
   if (count != 0 && !arguments)
     return invalid("'arguments' is null");
@@ -171,6 +176,7 @@ Status capture(te_rt_instance &instance, te_rt_recorded_part &part,
   TE_RT_RETURN_IF_FAILED(status);
   TE_RT_RETURN_IF_FAILED(ended);
   part.arguments.assign(arguments, arguments + instance.module.num_arguments);
+  part.arena = instance.arena;
   part.graph = std::move(graph);
   return Status::ok();
 }
@@ -184,8 +190,8 @@ Status replay(te_rt_instance &instance, void *const *arguments, void *stream,
                      return recorded.begin == begin && recorded.end == end;
                    });
   if (part == instance.graphs.end())
-    part = instance.graphs.insert(part, {begin, end, nullptr, {}});
-  if (!part->graph ||
+    part = instance.graphs.insert(part, {begin, end, nullptr, {}, nullptr});
+  if (!part->graph || part->arena != instance.arena ||
       !std::equal(part->arguments.begin(), part->arguments.end(), arguments))
     TE_RT_RETURN_IF_FAILED(capture(instance, *part, arguments));
   return part->graph->launch(stream);
@@ -211,30 +217,78 @@ te_rt_instance::~te_rt_instance() {
   slots.clear();
   fork.reset();
   join.reset();
-  for (void *memory : {arena, workspace})
+  for (void *memory : {ownArena, workspace})
     if (memory)
       (void)backend.free(memory);
+}
+
+static Status create(te_rt_context *context, const te_rt_module *module,
+                     te_rt_instance **instance, bool withArena) {
+  if (!context || !module || !instance)
+    return invalid(std::string("'") +
+                   (!context  ? "context"
+                    : !module ? "module"
+                              : "instance") +
+                   "' is null");
+  *instance = nullptr;
+  TE_RT_RETURN_IF_FAILED(checkModule(*module));
+  auto result = std::make_unique<te_rt_instance>();
+  result->context = context;
+  result->module = *module;
+  TE_RT_RETURN_IF_FAILED(load(*result));
+  if (withArena)
+    TE_RT_RETURN_IF_FAILED(
+        context->backend->alloc(module->arena_bytes, &result->ownArena));
+  result->arena = result->ownArena;
+  *instance = result.release();
+  context->instances.insert(*instance);
+  return Status::ok();
 }
 
 te_rt_status te_rt_instance_create(te_rt_context *context,
                                    const te_rt_module *module,
                                    te_rt_instance **instance) {
+  return guarded([&] {
+    return prefixed("te_rt_instance_create",
+                    create(context, module, instance, /*withArena=*/true));
+  });
+}
+
+te_rt_status te_rt_instance_create_without_arena(te_rt_context *context,
+                                                 const te_rt_module *module,
+                                                 te_rt_instance **instance) {
+  return guarded([&] {
+    return prefixed("te_rt_instance_create_without_arena",
+                    create(context, module, instance, /*withArena=*/false));
+  });
+}
+
+te_rt_status te_rt_instance_set_arena(te_rt_instance *instance, void *arena,
+                                      int64_t bytes) {
   return guarded([&]() -> Status {
-    constexpr const char *kName = "te_rt_instance_create";
-    if (!context || !module || !instance)
-      return prefixed(kName, invalid(std::string("'") +
-                                     (!context  ? "context"
-                                      : !module ? "module"
-                                                : "instance") +
-                                     "' is null"));
-    *instance = nullptr;
-    TE_RT_RETURN_IF_FAILED(prefixed(kName, checkModule(*module)));
-    auto result = std::make_unique<te_rt_instance>();
-    result->context = context;
-    result->module = *module;
-    TE_RT_RETURN_IF_FAILED(prefixed(kName, load(*result)));
-    *instance = result.release();
-    context->instances.insert(*instance);
+    constexpr const char *kName = "te_rt_instance_set_arena";
+    if (!instance || !arena)
+      return prefixed(kName,
+                      invalid(std::string("'") +
+                              (instance ? "arena" : "instance") + "' is null"));
+    const int64_t needed = instance->module.arena_bytes;
+    if (bytes < needed)
+      return prefixed(kName, invalid("expected 'bytes' to be at least the " +
+                                     std::to_string(needed) +
+                                     " of the module's arena, but got " +
+                                     std::to_string(bytes)));
+    if (reinterpret_cast<uintptr_t>(arena) % 16 != 0)
+      return prefixed(kName, invalid("expected 'arena' to be aligned to 16 "
+                                     "bytes, but it is not"));
+    if (instance->ownArena) {
+      Backend &backend = *instance->context->backend;
+      // A run may still use it.
+      TE_RT_RETURN_IF_FAILED(prefixed(kName, backend.enterThread()));
+      TE_RT_RETURN_IF_FAILED(prefixed(kName, backend.synchronize()));
+      TE_RT_RETURN_IF_FAILED(prefixed(kName, backend.free(instance->ownArena)));
+      instance->ownArena = nullptr;
+    }
+    instance->arena = arena;
     return Status::ok();
   });
 }
@@ -343,7 +397,7 @@ te_rt_status te_rt_instance_memory(const te_rt_instance *instance,
                       : !arena_bytes ? "arena_bytes"
                                      : "workspace_bytes") +
                      "' is null");
-    *arena_bytes = instance->module.arena_bytes;
+    *arena_bytes = instance->ownArena ? instance->module.arena_bytes : 0;
     *workspace_bytes = instance->workspaceBytes;
     return Status::ok();
   });

@@ -82,11 +82,13 @@ struct te_rt_context {
   std::unordered_map<void *, int64_t> allocations;
 };
 
-/// The launches of some slots, recorded with the pointers `arguments`.
+/// The launches of some slots, recorded with the pointers `arguments` and the
+/// arena.
 struct te_rt_recorded_part {
   int32_t begin, end;
   std::unique_ptr<te::rt::Backend::Graph> graph;
   std::vector<void *> arguments;
+  void *arena = nullptr;
 };
 
 struct te_rt_instance {
@@ -95,7 +97,8 @@ struct te_rt_instance {
   std::vector<te::rt::Slot> slots;
   /// By slot; empty where the module does not say.
   std::vector<const char *> origins;
-  void *arena = nullptr;
+  /// Of the caller, or `ownArena`, which the instance allocated; may be null.
+  void *arena = nullptr, *ownArena = nullptr;
   void *workspace = nullptr;
   int64_t workspaceBytes = 0;
   void *stream = nullptr;
