@@ -5,7 +5,7 @@
  *
  * Prints the table of arguments that is in the file, runs one step, with every
  * argument at its initial value, zero where it has none, and prints how much of
- * each result is not zero.
+ * each result is not zero. The arena is this program's, so results may be in it.
  */
 
 #include "TEDialect/Runtime/te_runtime.h"
@@ -41,6 +41,8 @@ static void print(int index, const te_rt_argument_info *info) {
     printf(", parameter");
   if (info->carried_input >= 0)
     printf(", next state of %d", (int)info->carried_input);
+  if (info->arena_offset >= 0)
+    printf(", in the arena at %lld", (long long)info->arena_offset);
   printf("\n");
 }
 
@@ -75,11 +77,18 @@ int main(int argc, char **argv) {
   te_rt_context *context = NULL;
   te_rt_instance *instance = NULL;
   check(te_rt_context_create(argc == 3 ? argv[2] : "reference", &context));
-  check(te_rt_instance_create(context, module, &instance));
+  check(te_rt_instance_create_without_arena(context, module, &instance));
+  void *arena = NULL;
+  check(te_rt_alloc(context, module->arena_bytes, &arena));
+  check(te_rt_instance_set_arena(instance, arena, module->arena_bytes));
   void **pointers = need(calloc(count + 1, sizeof(void *)));
   for (int i = 0; i < count; ++i) {
     if (info[i].carried_input >= 0) {
       pointers[i] = pointers[info[i].carried_input];
+      continue;
+    }
+    if (info[i].arena_offset >= 0) {
+      pointers[i] = (char *)arena + info[i].arena_offset;
       continue;
     }
     char *bytes = need(malloc(info[i].bytes + 1));
@@ -103,8 +112,9 @@ int main(int argc, char **argv) {
   }
   te_rt_instance_destroy(instance);
   for (int i = 0; i < count; ++i)
-    if (info[i].carried_input < 0)
+    if (info[i].carried_input < 0 && info[i].arena_offset < 0)
       check(te_rt_free(context, pointers[i]));
+  check(te_rt_free(context, arena));
   free(pointers);
   te_rt_context_destroy(context);
   dlclose(file);

@@ -114,13 +114,18 @@ public:
             "expected '" + path + "' to have ABI version " +
                 std::to_string(te_rt_version()) + ", but got " +
                 std::to_string(signature->version) + "; compile it again");
-    check(te_rt_instance_create(context, module, &instance));
+    check(te_rt_instance_create_without_arena(context, module, &instance));
+    void *arena = nullptr;
+    check(te_rt_alloc(context, module->arena_bytes, &arena));
+    check(te_rt_instance_set_arena(instance, arena, module->arena_bytes));
     for (int i = 0; i < signature->num_arguments; ++i) {
       const te_rt_argument_info &info = signature->arguments[i];
       void *pointer = nullptr;
       if (info.carried_input >= 0) {
         states.push_back(info.carried_input);
         pointer = pointers[info.carried_input];
+      } else if (info.arena_offset >= 0) {
+        pointer = static_cast<char *>(arena) + info.arena_offset;
       } else {
         check(te_rt_alloc(context, info.bytes, &pointer));
       }

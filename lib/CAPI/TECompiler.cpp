@@ -77,7 +77,7 @@ void te_program::describeArguments() {
          static_cast<int32_t>(info.part), info.carriedInput,
          uint32_t(compiled.weights.contains(info.name) ? TE_RT_IS_WEIGHT : 0) |
              (info.init ? TE_RT_HAS_INIT : 0),
-         info.init.value_or(0), 0});
+         info.init.value_or(0), 0, info.arenaOffset});
   }
 }
 

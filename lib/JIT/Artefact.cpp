@@ -88,7 +88,7 @@ llvm::Constant *SignatureWriter::describe(const ArgumentInfo &argument) {
        number(argument.carriedInput), number(flags),
        llvm::ConstantFP::get(llvm::Type::getFloatTy(context),
                              llvm::APFloat(argument.init.value_or(0.0f))),
-       number(0)});
+       number(0), llvm::ConstantInt::getSigned(i64, argument.arenaOffset)});
 }
 
 void SignatureWriter::write(ArrayRef<ArgumentInfo> arguments,
@@ -225,6 +225,8 @@ void mlir::te::writeArtefactHeader(ArrayRef<ArgumentInfo> arguments,
     if (argument.carriedInput >= 0)
       os << "; the next state of argument " << argument.carriedInput
          << ", at its address";
+    else if (argument.arenaOffset >= 0)
+      os << "; in the arena, at byte " << argument.arenaOffset;
     else if (argument.isWeight)
       os << "; a parameter";
     if (argument.init)

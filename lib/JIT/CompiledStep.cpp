@@ -95,6 +95,8 @@ FailureOr<std::vector<ArgumentInfo>> te::readArguments(ModuleOp module) {
     argument.valueType = print(type.getValue());
     argument.bytes = layout->bytes;
     argument.carriedInput = carried.getInt();
+    auto offset = entry.getAs<IntegerAttr>(tert::kOffsetEntry);
+    argument.arenaOffset = offset ? offset.getInt() : -1;
     argument.isWeight = entry.contains("weight");
     if (auto init = entry.getAs<FloatAttr>("init"))
       argument.init = init.getValue().convertToFloat();

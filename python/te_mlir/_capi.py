@@ -15,7 +15,7 @@ from ctypes import POINTER, c_char_p, c_float, c_int32, c_int64, c_size_t, c_uin
 from te_mlir.errors import CompileError, Diagnostic, RuntimeFailure, TEError
 
 #: The TE_RT_VERSION of this package's structs.
-ABI_VERSION = 14
+ABI_VERSION = 15
 
 
 class CompileRequest(ctypes.Structure):
@@ -46,6 +46,23 @@ class ArgumentInfo(ctypes.Structure):
         ("carried_input", c_int32),
         ("flags", c_uint32),
         ("init", c_float),
+        ("reserved", c_int32),
+        ("arena_offset", c_int64),
+    ]
+
+
+class Module(ctypes.Structure):
+    _fields_ = [
+        ("magic", c_uint32),
+        ("version", c_uint32),
+        ("arena_bytes", c_int64),
+        ("num_plans", c_int32),
+        ("num_arguments", c_int32),
+        ("load", c_void_p),
+        ("step", c_void_p),
+        ("origins", c_char_p),
+        ("kernels", c_void_p),
+        ("num_kernels", c_int32),
         ("reserved", c_int32),
     ]
 
@@ -109,6 +126,8 @@ _RUNTIME = {
     "te_rt_copy_to_host": (c_int32, [c_void_p, c_void_p, c_void_p, c_int64]),
     "te_rt_synchronize": (c_int32, [c_void_p]),
     "te_rt_instance_create": (c_int32, [c_void_p, c_void_p, POINTER(c_void_p)]),
+    "te_rt_instance_create_without_arena": (c_int32, [c_void_p, c_void_p, POINTER(c_void_p)]),
+    "te_rt_instance_set_arena": (c_int32, [c_void_p, c_void_p, c_int64]),
     "te_rt_instance_destroy": (None, [c_void_p]),
     "te_rt_instance_run": (c_int32, [c_void_p, c_void_p, c_void_p]),
     "te_rt_instance_run_part": (c_int32, [c_void_p, c_void_p, c_void_p, c_int32, c_int32]),
@@ -123,7 +142,7 @@ _COMPILER = {
     "te_compiler_diagnostic": (c_int32, [c_int32, POINTER(DiagnosticInfo)]),
     "te_compile": (c_int32, [POINTER(CompileRequest), POINTER(c_void_p)]),
     "te_program_destroy": (None, [c_void_p]),
-    "te_program_module": (c_void_p, [c_void_p]),
+    "te_program_module": (POINTER(Module), [c_void_p]),
     "te_program_num_arguments": (c_int32, [c_void_p]),
     "te_program_argument": (POINTER(ArgumentInfo), [c_void_p, c_int32]),
     "te_program_argument_uses": (

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from te_mlir import _capi, progress
 from te_mlir.dtypes import DTYPES, DType
-from te_mlir.errors import CompileError
+from te_mlir.errors import ArgumentError, CompileError
 from te_mlir.recipes import OVERRIDES, Recipe
 from te_mlir.runtime import Context, Instance
 
@@ -33,6 +33,8 @@ class Argument(NamedTuple):
     whether it is a parameter (`te.weight`). carried_input: if it is the next state of an
     argument, the index of that argument; else -1. init: the value of the argument's elements
     if it is not given (`te.init`), or None. first_launch, last_launch: -1 if no launch uses it.
+    arena_offset: the place in the arena of a result that is there, and whose pointer is not used,
+    in bytes; else -1.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Argument(NamedTuple):
     init: float | None
     first_launch: int
     last_launch: int
+    arena_offset: int
 
     def __str__(self) -> str:
         return f"{self.dtype.name} {list(self.shape)}"
@@ -107,12 +110,26 @@ class Program:
                 info.init if info.flags & 2 else None,
                 first.value,
                 last.value,
+                info.arena_offset,
             )
 
-    def instance(self, context: Context) -> Instance:
-        """A new instance of the step, with an arena of its own."""
+    def instance(self, context: Context, arena: bool = True) -> Instance:
+        """A new instance of the step, with an arena of its own; without `arena`, Instance.set_arena gives it one."""
         module = _capi.compiler().te_program_module(self.handle)
-        return Instance(self, context, module)
+        return Instance(self, context, module, arena)
+
+    @property
+    def arena_bytes(self) -> int:
+        """The size of the arena."""
+        return _capi.compiler().te_program_module(self.handle).contents.arena_bytes
+
+    def refuse_results_in_arena(self) -> None:
+        """Raises ArgumentError if a result is in the arena, for callers that give memory for each result."""
+        names = [a.name for a in self.arguments if a.arena_offset >= 0]
+        if names:
+            raise ArgumentError(
+                f"expected results with memory of their own, but 'results_in_arena' places {names} in the arena"
+            )
 
     def launches(self) -> list[tuple[str, str, str]]:
         """(kernel, layer and GEMM or buffer, place in the source) of each slot."""

@@ -248,11 +248,13 @@ def context(device: tuple[int, int] | None = None) -> Context:
 class Instance:
     """A loaded step: its plans and its arena. It runs one call at a time."""
 
-    def __init__(self, owner: Any, context: Context, module: int) -> None:
+    def __init__(self, owner: Any, context: Context, module: Any, arena: bool = True) -> None:
         library = _capi.runtime()
         handle = ctypes.c_void_p()
-        _capi.check(library.te_rt_instance_create(context.handle, module, ctypes.byref(handle)))
+        create = library.te_rt_instance_create if arena else library.te_rt_instance_create_without_arena
+        _capi.check(create(context.handle, module, ctypes.byref(handle)))
         self.handle = handle.value
+        self._set_arena = library.te_rt_instance_set_arena
         self._run = library.te_rt_instance_run
         self._run_part = library.te_rt_instance_run_part
         self._replay = library.te_rt_instance_run_part_graph
@@ -261,6 +263,12 @@ class Instance:
             self, lambda owner, context, handle: library.te_rt_instance_destroy(handle), owner, context, self.handle
         )
         finalizer.atexit = False
+
+    def set_arena(self, address: int, size: int) -> None:
+        """Lets the following runs use `size` bytes of the caller's memory as arena."""
+        status = self._set_arena(self.handle, address, size)
+        if status:
+            _capi.check(status)
 
     def run(self, pointers: Any, stream: int = 0) -> None:
         """Enqueues the step on a CUDA stream; 0 is the context's own."""

@@ -55,6 +55,7 @@ class Step:
         self.context = context or context_of()
         self.cuda_graph = cuda_graph
         self.reuse_results = reuse_results or cuda_graph
+        program.refuse_results_in_arena()
         self.arguments = program.arguments
         self._lock = threading.Lock()
         self._instance = program.instance(self.context)

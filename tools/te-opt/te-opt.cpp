@@ -52,6 +52,7 @@ Compile:
       transpose-policy=WHEN   on-demand (default), cached, eager, or budget
                               with transpose-budget=BYTES
       memory-budget=BYTES     error if the arena needs more
+      results-in-arena=NAMES  place these results in the arena
       overlap=WHEN            collectives beside GEMMs: auto (default), always,
                               never
       fuse=BOOL               run the fuse phase (default true; changes no bit)

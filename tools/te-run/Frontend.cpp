@@ -118,6 +118,7 @@ std::vector<StepArgument> argumentsOf(const mlir::te::CompiledStep &step,
                           weights.contains(info.name), info.init},
                          info.role == ArgumentInfo::Role::Result,
                          info.carriedInput,
+                         info.arenaOffset,
                          isFiniteCheck(info),
                          isStatistics(info)});
     if (info.groups) {

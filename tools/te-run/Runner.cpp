@@ -62,15 +62,22 @@ public:
       : context(context), options(options), failure(failure) {}
 
   bool load(const te_rt_module &module, RunSummary &summary) {
+    // Results may be in the arena, so this program has to know where it is.
+    Buffer &memory = buffers.emplace_back(context);
     te_rt_instance *raw = nullptr;
-    if (!check(te_rt_instance_create(context, &module, &raw)))
+    if (!check(te_rt_instance_create_without_arena(context, &module, &raw)))
       return false;
     instance.reset(raw);
+    if (!check(memory.allocate(module.arena_bytes)) ||
+        !check(te_rt_instance_set_arena(raw, memory.get(), module.arena_bytes)))
+      return false;
+    arena = static_cast<char *>(memory.get());
     summary.backend = te_rt_context_backend(context);
     summary.device = te_rt_context_description(context);
-    if (!check(te_rt_instance_memory(raw, &summary.arenaBytes,
-                                     &summary.workspaceBytes)))
+    int64_t own = 0;
+    if (!check(te_rt_instance_memory(raw, &own, &summary.workspaceBytes)))
       return false;
+    summary.arenaBytes = module.arena_bytes;
     summary.workspaceOf.resize(module.num_plans);
     for (int32_t slot = 0; slot < module.num_plans; ++slot)
       if (!check(
@@ -87,6 +94,8 @@ public:
       const bool carried = argument.carriedInput >= 0;
       if (carried) {
         pointers.push_back(pointers[argument.carriedInput]);
+      } else if (argument.arenaOffset >= 0) {
+        pointers.push_back(arena + argument.arenaOffset);
       } else {
         Buffer &buffer = buffers.emplace_back(context);
         if (!check(buffer.allocate(spec.bytes())))
@@ -251,6 +260,7 @@ private:
   const RunOptions &options;
   RunFailure &failure;
   std::vector<Buffer> buffers;
+  char *arena = nullptr;
   std::vector<void *> pointers;
   std::vector<Result> results;
   /// After the buffers, so that it is destroyed, and waits, before them.

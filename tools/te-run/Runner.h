@@ -30,6 +30,8 @@ struct StepArgument {
   /// For a result that is the next state of an argument: that argument's
   /// index. The two share a buffer. Else -1.
   int carriedInput = -1;
+  /// Of a result in the arena: its place there. Else -1.
+  int64_t arenaOffset = -1;
   /// Of a result: handed to RunOptions::inspect after every step.
   bool isInspected = false;
   /// Of a result: written to the outputs for every step, as scalars are.

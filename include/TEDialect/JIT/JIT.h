@@ -57,6 +57,9 @@ struct ArgumentInfo {
   /// in the list. The step writes it into the argument's buffer, and this entry
   /// is given the same pointer. Else -1.
   int carriedInput;
+  /// For a result in the arena: its place there in bytes. The step writes it
+  /// there, and its pointer is not used. Else -1.
+  int64_t arenaOffset;
   /// `te.weight`: a parameter.
   bool isWeight;
   /// `te.init`: what every element is where the caller has no value.

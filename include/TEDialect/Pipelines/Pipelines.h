@@ -106,6 +106,10 @@ struct TrainingPipelineOptions
       *this, "memory-budget",
       llvm::cl::desc("largest arena in bytes; 0 is no limit"),
       llvm::cl::init(0)};
+  ListOption<std::string> resultsInArena{
+      *this, "results-in-arena",
+      llvm::cl::desc("place these results in the arena, where the caller "
+                     "reads them, as names with * and ?")};
   Option<std::string> overlap{
       *this, "overlap",
       llvm::cl::desc("run collectives on a stream of their own: auto, if "

@@ -16,7 +16,7 @@ extern "C" {
 /// The calling convention: raised by every change of a struct below or of a
 /// function that compiled code calls. A kernel that changes does not raise it:
 /// a module names the kernels it uses (te_rt_kernel_use).
-#define TE_RT_VERSION 14
+#define TE_RT_VERSION 15
 
 /// What went wrong, and whether a retry can help. The text is in
 /// te_rt_last_error().
@@ -107,7 +107,8 @@ typedef enum te_rt_stat {
 
 /// A device with its library handles. Thread-compatible.
 typedef struct te_rt_context te_rt_context;
-/// A loaded step: its plans and its arena. One thread at a time.
+/// A loaded step: its plans and, unless the caller gives one, its arena. One
+/// thread at a time.
 typedef struct te_rt_instance te_rt_instance;
 
 /// A kernel that a module plans, as its compiler knew it.
@@ -183,6 +184,9 @@ typedef struct te_rt_argument_info {
   uint32_t flags; /* te_rt_argument_flag */
   float init;
   int32_t reserved; /* 0 */
+  /// Of a result that the step writes to its arena: the place there in bytes,
+  /// where the caller reads it; the pointer of the result is not used. Else -1.
+  int64_t arena_offset;
 } te_rt_argument_info;
 
 #define TE_RT_SIGNATURE_MAGIC 0x53524554u /* "TERS" */
@@ -205,7 +209,7 @@ typedef struct te_rt_signature {
 #ifdef __cplusplus
 static_assert(sizeof(te_rt_module) == 64, "the compiler writes it");
 static_assert(sizeof(te_rt_kernel_use) == 16, "the compiler writes it");
-static_assert(sizeof(te_rt_argument_info) == 64, "the compiler writes it");
+static_assert(sizeof(te_rt_argument_info) == 72, "the compiler writes it");
 static_assert(sizeof(te_rt_signature) == 48, "the compiler writes it");
 } // extern "C"
 #endif

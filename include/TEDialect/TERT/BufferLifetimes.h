@@ -9,7 +9,8 @@ namespace mlir::tert {
 
 /// A temporary is alive from its first to its last launch, both included;
 /// launches count from 0 in program order, and one of the side stream takes all
-/// of its window (Streams.h).
+/// of its window (Streams.h). The memory of a result is alive until the last
+/// launch of the step.
 struct BufferLifetime {
   AllocOp alloc;
   unsigned first, last;

@@ -26,6 +26,8 @@ namespace mlir::tert {
 
 /// Names of the attributes the dialect description explains.
 inline constexpr llvm::StringLiteral kSignatureAttr = "tert.signature";
+/// Of an entry of the signature: the place of a result in the arena.
+inline constexpr llvm::StringLiteral kOffsetEntry = "offset";
 inline constexpr llvm::StringLiteral kLaunchesAttr = "tert.launches";
 inline constexpr llvm::StringLiteral kUsesAttr = "tert.uses";
 inline constexpr llvm::StringLiteral kArenaBytesAttr = "tert.arena_bytes";

@@ -25,6 +25,9 @@ def TERT_Dialect : Dialect {
       index of that argument's buffer, else -1; and `init`, the `te.init` of the
       argument as f32, if it has one. A carried result is written to the argument's
       buffer, and callers pass that buffer for both.
+    * `te-plan-memory` adds `offset` to the entries of results that it places in the
+      arena, the position of the result there in bytes. No launch uses the buffer
+      argument of such a result.
     * `te-plan-memory` sets `tert.arena_bytes` and `tert.max_live_bytes`. For a GPU
       it also sets `tert.workspace_bytes`, the most scratch memory in bytes that the
       runtime allocates for the step outside of the arena.
@@ -37,7 +40,8 @@ def TERT_Dialect : Dialect {
       dgrad or wgrad) or else the first buffer that is written; `location`, that of
       the user's op as text; and `side`, if the launch is on the side stream.
     * `tert.uses` has, for each buffer argument, the slots of the first and the last
-      launch that use it, or -1 twice if none does.
+      launch that use it or, for a result in the arena, its place there; -1 twice if
+      none does.
   }];
   let dependentDialects = ["::mlir::te::TEDialect"];
   let useDefaultTypePrinterParser = 1;

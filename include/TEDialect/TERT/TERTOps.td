@@ -35,22 +35,29 @@ def TERT_AllocOp : TERT_Op<"alloc"> {
     A buffer that is alive from its first to its last launch. Reports use `name`
     and `cause`. `te-plan-memory` sets `offset`, the position in the arena in bytes.
 
+    With `of_result`, it is the memory of a result of the step, that of the function's
+    buffer argument with this number. It is then alive until the end of the step, and
+    the caller reads it in the arena. `te-plan-memory` creates such buffers.
+
     Constraints:
     1. (alloc-c1) `name` is not empty.
     2. (alloc-c2) `offset` is a multiple of 256 and not negative.
+    3. (alloc-c3) `of_result` is the number of an argument of the function that has the same type and no uses.
 
     Example:
 
     ```mlir
     %h = tert.alloc "w1.out" activation : !tert.buffer<2097152>
     %q = tert.alloc "x.data" cached_cast offset 4096 : !tert.buffer<131072>
+    %dw = tert.alloc "grad.w1" gradient of_result 0 offset 135168 : !tert.buffer<2097152>
     ```
   }];
   let arguments = (ins StrAttr:$name, TERT_Cause:$cause,
-                       OptionalAttr<I64Attr>:$offset);
+                       OptionalAttr<I64Attr>:$offset,
+                       OptionalAttr<I64Attr>:$of_result);
   let results = (outs Res<TERT_BufferType, "the buffer", [MemAlloc]>:$buffer);
   let assemblyFormat = [{
-    $name $cause (`offset` $offset^)? attr-dict `:` qualified(type($buffer))
+    $name $cause (`of_result` $of_result^)? (`offset` $offset^)? attr-dict `:` qualified(type($buffer))
   }];
   let hasVerifier = 1;
 }

@@ -117,7 +117,7 @@ Value LaunchEmitter::alloc(Location loc, StringRef name, Cause cause,
                          BufferType::get(builder.getContext(), bytes),
                          builder.getStringAttr(uniqueName(name)),
                          tert::CauseAttr::get(builder.getContext(), cause),
-                         /*offset=*/IntegerAttr());
+                         /*offset=*/IntegerAttr(), /*of_result=*/IntegerAttr());
 }
 
 Value LaunchEmitter::slice(Location loc, Value buffer, int64_t offset,

@@ -408,11 +408,18 @@ ArrayAttr ModuleLowering::describeLaunches() {
 ArrayAttr ModuleLowering::describeUses() {
   SmallVector<std::array<int32_t, 2>> uses(function.getNumArguments(),
                                            {-1, -1});
+  // The argument that a buffer is, or whose memory it is; -1 for none.
+  auto argumentOf = [](Value buffer) -> int64_t {
+    if (auto argument = dyn_cast<BlockArgument>(buffer))
+      return argument.getArgNumber();
+    auto alloc = buffer.getDefiningOp<tert::AllocOp>();
+    return alloc ? int64_t(alloc.getOfResult().value_or(-1)) : -1;
+  };
   for (auto [slot, launch] : llvm::enumerate(launches))
     for (Value buffer : launch.getBuffers())
-      if (auto argument =
-              dyn_cast<BlockArgument>(tert::lookThroughSlice(buffer))) {
-        std::array<int32_t, 2> &use = uses[argument.getArgNumber()];
+      if (int64_t argument = argumentOf(tert::lookThroughSlice(buffer));
+          argument >= 0) {
+        std::array<int32_t, 2> &use = uses[argument];
         use = {use[0] < 0 ? int32_t(slot) : use[0], int32_t(slot)};
       }
   return builder.getArrayAttr(llvm::map_to_vector(

@@ -157,7 +157,10 @@ void populateSchedule(OpPassManager &manager,
   if (options.overlap != "never")
     manager.addPass(createOverlapCommunicationPass(
         {options.overlap == "always", options.target}));
-  manager.addPass(createPlanMemoryPass({options.memoryBudget, options.target}));
+  manager.addPass(createPlanMemoryPass(
+      {options.memoryBudget,
+       llvm::to_vector_of<std::string>(options.resultsInArena),
+       options.target}));
   if (reports(options, "schedule"))
     manager.addPass(createReportSchedulePass({options.reportFormat}));
   if (reports(options, "memory"))

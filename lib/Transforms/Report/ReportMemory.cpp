@@ -3,7 +3,8 @@
 // The report reads the plan from the IR: offsets from the allocs, lifetimes
 // from the order of launches, and owners from the layers that te-insert-casts
 // recorded in the locations of GEMMs. Arguments and results belong to the
-// caller. They are alive all the time and outside the arena; their purpose
+// caller, except for results in the arena, which are buffers like temporaries.
+// They are alive all the time and outside the arena; their purpose
 // follows from the launches that use them. Scratch memory is one region for all
 // launches, which the runtime allocates when it loads a step. The report lists
 // the upper bound of each launch and no sum, because launches share the region.
@@ -163,12 +164,14 @@ MemoryReport te::collectMemoryReport(func::FuncOp function) {
   unsigned last = report.launches.empty() ? 0 : report.launches.size() - 1;
   auto signature = function->getAttrOfType<ArrayAttr>(tert::kSignatureAttr);
   for (auto [index, argument] : llvm::enumerate(function.getArguments())) {
-    // A result that is the next value of an argument has no memory of its own.
+    // A result that is the next value of an argument, or in the arena, has no
+    // memory of its own.
     auto entry = signature && index < signature.size()
                      ? dyn_cast<DictionaryAttr>(signature[index])
                      : DictionaryAttr();
     auto carried = entry ? entry.getAs<IntegerAttr>("carried") : IntegerAttr();
-    if (carried && carried.getInt() >= 0)
+    if ((carried && carried.getInt() >= 0) ||
+        (entry && entry.contains(tert::kOffsetEntry)))
       continue;
     int64_t bytes = cast<tert::BufferType>(argument.getType()).getBytes();
     std::string name = entry ? entry.getAs<StringAttr>("name").str()

@@ -1,7 +1,8 @@
 //===- PlanMemory.cpp - place temporaries in one arena --------------------===//
 //
-// Lifetimes come from the order of launches, sharing from the kernel table, and
-// offsets from MemoryPlanner. A plan for two streams is checked afterwards by
+// Results that the caller wants there become temporaries first. Lifetimes come
+// from the order of launches, sharing from the kernel table, and offsets from
+// MemoryPlanner. A plan for two streams is checked afterwards by
 // bytes and not by lifetimes.
 //
 //===----------------------------------------------------------------------===//
@@ -19,6 +20,8 @@
 #include "TEDialect/Transforms/TargetOption.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/Support/GlobPattern.h"
 #include "llvm/Support/MathExtras.h"
 
 namespace mlir::te {
@@ -53,6 +56,7 @@ public:
 
 private:
   LogicalResult plan(func::FuncOp function);
+  LogicalResult placeResults(func::FuncOp function);
   LogicalResult checkSum(func::FuncOp function,
                          ArrayRef<tert::BufferLifetime> lifetimes);
   LogicalResult checkBudget(func::FuncOp function, const MemoryPlanner &planner,
@@ -61,6 +65,75 @@ private:
 
 } // namespace
 
+/// The name of the buffer that an entry of a signature describes.
+static std::string nameOf(DictionaryAttr entry) {
+  StringRef name = entry.getAs<StringAttr>("name"),
+            part = entry.getAs<StringAttr>("part");
+  return part == "value" ? name.str() : (name + "." + part).str();
+}
+
+/// Replaces the arguments of results that the patterns select by temporaries
+/// with `of_result`.
+LogicalResult PlanMemory::placeResults(func::FuncOp function) {
+  if (results.empty())
+    return success();
+  // The results that the caller reads, by number, and their names.
+  SmallVector<std::pair<unsigned, DictionaryAttr>> known;
+  llvm::SetVector<StringRef> names;
+  if (auto signature = function->getAttrOfType<ArrayAttr>(tert::kSignatureAttr))
+    for (auto [index, entry] :
+         llvm::enumerate(signature.getAsRange<DictionaryAttr>()))
+      if (index < function.getNumArguments() &&
+          entry.getAs<StringAttr>("role") == "result" &&
+          entry.getAs<IntegerAttr>("carried").getInt() < 0) {
+        known.push_back({index, entry});
+        names.insert(entry.getAs<StringAttr>("name"));
+      }
+  DenseSet<unsigned> selected;
+  for (const std::string &text : results) {
+    llvm::Expected<llvm::GlobPattern> pattern = llvm::GlobPattern::create(text);
+    if (!pattern)
+      return function.emitError()
+             << "expected 'results-in-arena' to be patterns, but got '" << text
+             << "': " << llvm::toString(pattern.takeError());
+    bool selectsAny = false;
+    for (auto [index, entry] : known)
+      if (pattern->match(entry.getAs<StringAttr>("name"))) {
+        selected.insert(index);
+        selectsAny = true;
+      }
+    if (selectsAny)
+      continue;
+    InFlightDiagnostic error = function.emitError();
+    error << "expected 'results-in-arena' to name results of '"
+          << function.getName() << "' that are no states, but got '" << text
+          << "'";
+    if (names.empty())
+      return error << "; there are none";
+    error << "; there are ";
+    llvm::interleaveComma(names, error,
+                          [&](StringRef name) { error << "'" << name << "'"; });
+    return error;
+  }
+  OpBuilder builder = OpBuilder::atBlockBegin(&function.getBody().front());
+  for (auto [index, entry] : known) {
+    BlockArgument argument = function.getArgument(index);
+    // What no launch writes has no place.
+    if (!selected.contains(index) || argument.use_empty())
+      continue;
+    std::string name = nameOf(entry);
+    auto cause = StringRef(name).starts_with("grad.") ? tert::Cause::Gradient
+                                                      : tert::Cause::Activation;
+    auto alloc = AllocOp::create(
+        builder, argument.getLoc(), cast<tert::BufferType>(argument.getType()),
+        builder.getStringAttr(name), tert::CauseAttr::get(&getContext(), cause),
+        /*offset=*/IntegerAttr(), builder.getI64IntegerAttr(index));
+    argument.replaceAllUsesWith(alloc.getBuffer());
+    ++numResults;
+  }
+  return success();
+}
+
 /// True if `launch` reads the buffer of `input` only as inputs whose memory
 /// `output` may reuse.
 static bool isReadOnlyAs(LaunchOp launch, unsigned input, unsigned output) {
@@ -68,6 +141,11 @@ static bool isReadOnlyAs(LaunchOp launch, unsigned input, unsigned output) {
     if (buffer == launch.getBuffers()[input] && !launch.mayShare(index, output))
       return false;
   return true;
+}
+
+/// True if the caller reads `buffer` after the step.
+static bool isResult(Value buffer) {
+  return buffer.getDefiningOp<AllocOp>().getOfResult().has_value();
 }
 
 /// True if all other launches that use `buffer` have ended when `launch`
@@ -84,6 +162,8 @@ static bool isLastOn(const tert::StreamOrder &order,
 }
 
 LogicalResult PlanMemory::plan(func::FuncOp function) {
+  if (failed(placeResults(function)))
+    return failure();
   Block &block = function.getBody().front();
   const tert::StreamOrder order(block);
   ArrayRef<LaunchOp> launches = order.getLaunches();
@@ -108,7 +188,7 @@ LogicalResult PlanMemory::plan(func::FuncOp function) {
         // The sizes must be equal to the byte, because a wider element would
         // overwrite the next one that is read; the planner compares rounded
         // sizes.
-        if (from != numbers.end() && to != numbers.end() &&
+        if (from != numbers.end() && to != numbers.end() && !isResult(read) &&
             read.getType() == written.getType() &&
             launch.mayShare(input, output) &&
             isReadOnlyAs(launch, input, output) &&
@@ -133,8 +213,21 @@ LogicalResult PlanMemory::plan(func::FuncOp function) {
   if (failed(checkBudget(function, planner, lifetimes)))
     return failure();
   Builder builder(&getContext());
-  for (tert::BufferLifetime &life : lifetimes)
-    life.alloc.setOffset(planner.offset(numbers[life.alloc.getBuffer()]));
+  SmallVector<Attribute> signature;
+  if (auto entries = function->getAttrOfType<ArrayAttr>(tert::kSignatureAttr))
+    llvm::append_range(signature, entries);
+  for (tert::BufferLifetime &life : lifetimes) {
+    const int64_t offset = planner.offset(numbers[life.alloc.getBuffer()]);
+    life.alloc.setOffset(offset);
+    if (std::optional<int64_t> result = life.alloc.getOfResult();
+        result && *result < int64_t(signature.size())) {
+      NamedAttrList entry(cast<DictionaryAttr>(signature[*result]));
+      entry.set(tert::kOffsetEntry, builder.getI64IntegerAttr(offset));
+      signature[*result] = entry.getDictionary(&getContext());
+    }
+  }
+  if (!signature.empty())
+    function->setAttr(tert::kSignatureAttr, builder.getArrayAttr(signature));
   if (failed(tert::verifyStreams(block)))
     return failure();
   function->setAttr(tert::kArenaBytesAttr,

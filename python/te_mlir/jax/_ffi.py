@@ -30,22 +30,6 @@ TARGET = "te_mlir_step"
 ARENA = -1
 
 
-class _Module(ctypes.Structure):
-    _fields_ = [
-        ("magic", ctypes.c_uint32),
-        ("version", ctypes.c_uint32),
-        ("arena_bytes", c_int64),
-        ("num_plans", c_int32),
-        ("num_arguments", c_int32),
-        ("load", c_void_p),
-        ("step", c_void_p),
-        ("origins", c_char_p),
-        ("kernels", c_void_p),
-        ("num_kernels", c_int32),
-        ("reserved", c_int32),
-    ]
-
-
 class _CallRequest(ctypes.Structure):
     _fields_ = [
         ("struct_size", c_size_t),
@@ -116,7 +100,8 @@ class Loaded:
         self.program, self.platform = program, platform
         module = compiler.te_program_module(program.handle)
         self.num_launches: int = program.num_launches
-        arena = ctypes.cast(module, POINTER(_Module)).contents.arena_bytes
+        program.refuse_results_in_arena()
+        arena = program.arena_bytes
         #: Type of the array of temporaries; None if there are none. It has two dimensions, so that
         #: each size fits in 32 bits even if the array has more than 2**31 bytes.
         self.arena = jax.ShapeDtypeStruct((-(-arena // 256), 256), np.uint8) if arena else None

@@ -12,11 +12,13 @@ func.func @buffer(
 ) { return }
 
 // CHECK-LABEL: @alloc
-func.func @alloc() {
+func.func @alloc(%result: !tert.buffer<2097152>) {
   // CHECK: tert.alloc "w1.out" activation : !tert.buffer<2097152>
   // CHECK: tert.alloc "x.data" cached_cast offset 4096 : !tert.buffer<131072>
+  // CHECK: tert.alloc "grad.w1" gradient of_result 0 offset 135168 : !tert.buffer<2097152>
   %h = tert.alloc "w1.out" activation : !tert.buffer<2097152>
   %q = tert.alloc "x.data" cached_cast offset 4096 : !tert.buffer<131072>
+  %dw = tert.alloc "grad.w1" gradient of_result 0 offset 135168 : !tert.buffer<2097152>
   return
 }
 

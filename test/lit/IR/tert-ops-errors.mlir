@@ -18,6 +18,28 @@ func.func @alloc_c2() {
 }
 
 // -----
+func.func @alloc_c3(%x: !tert.buffer<256>) {
+  // expected-error @below {{expected 'of_result' to be one of 1 arguments, but got 1}}
+  %h = tert.alloc "h" gradient of_result 1 : !tert.buffer<256>
+  return
+}
+
+// -----
+func.func @alloc_c3_type(%x: !tert.buffer<512>) {
+  // expected-error @below {{expected 'of_result' to be an argument of type '!tert.buffer<256>' that no op uses, but argument 0 has type '!tert.buffer<512>' and no uses}}
+  %h = tert.alloc "h" gradient of_result 0 : !tert.buffer<256>
+  return
+}
+
+// -----
+func.func @alloc_c3_used(%x: !tert.buffer<256>) {
+  // expected-error @below {{expected 'of_result' to be an argument of type '!tert.buffer<256>' that no op uses, but argument 0 has type '!tert.buffer<256>' and some uses}}
+  %h = tert.alloc "h" gradient of_result 0 : !tert.buffer<256>
+  tert.launch "copy" {bytes = 256 : i64} (%x, %h) : !tert.buffer<256>, !tert.buffer<256>
+  return
+}
+
+// -----
 func.func @null_c1() {
   // expected-error @below {{expected type '!tert.buffer<0>', but got '!tert.buffer<4>'}}
   %h = tert.null : !tert.buffer<4>

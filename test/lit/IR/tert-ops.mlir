@@ -4,11 +4,13 @@
 
 // CHECK-LABEL: func.func @round_trip
 // EFFECTS-LABEL: func.func @round_trip
-func.func @round_trip(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
+func.func @round_trip(%x: !tert.buffer<256>, %y: !tert.buffer<256>, %z: !tert.buffer<64>) {
   // CHECK: tert.alloc "h" residual : !tert.buffer<256>
   %h = tert.alloc "h" residual : !tert.buffer<256>
   // CHECK: tert.alloc "q.data" cached_cast offset 4096 : !tert.buffer<64>
   %q = tert.alloc "q.data" cached_cast offset 4096 : !tert.buffer<64>
+  // CHECK: tert.alloc "grad.w" gradient of_result 2 : !tert.buffer<64>
+  %r = tert.alloc "grad.w" gradient of_result 2 : !tert.buffer<64>
   // CHECK: %[[NULL:.*]] = tert.null : !tert.buffer<0>
   %null = tert.null : !tert.buffer<0>
   // CHECK: tert.launch "fill" {count = 64 : i64, type = 0 : i32, value = 1.000000e+00 : f32}(%{{.*}}, %[[NULL]]) : !tert.buffer<256>, !tert.buffer<0>

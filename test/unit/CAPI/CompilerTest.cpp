@@ -79,6 +79,7 @@ TEST(Compiler, StepRunsAndDescribesItsArguments) {
   EXPECT_EQ(y.role, TE_RT_RESULT);
   EXPECT_EQ(y.carried_input, -1);
   EXPECT_EQ(y.flags, 0u);
+  EXPECT_EQ(y.arena_offset, -1);
   EXPECT_EQ(te_program_argument(program.program, 2), nullptr);
   EXPECT_EQ(te_program_argument(program.program, -1), nullptr);
 
@@ -95,6 +96,30 @@ TEST(Compiler, StepRunsAndDescribesItsArguments) {
     EXPECT_EQ(out[i], 2 * in[i]);
   te_rt_instance_destroy(instance);
   te_rt_context_destroy(context);
+}
+
+TEST(Compiler, SaysWhereResultsInTheArenaAre) {
+  te_compile_request request = requestOf(kLinear, "linear");
+  request.vjp = 1;
+  request.pipeline = "target=reference results-in-arena=grad.w";
+  Program program(request);
+  ASSERT_EQ(program.status, TE_COMPILE_OK) << te_compiler_last_error();
+  const te_rt_module *module = te_program_module(program.program);
+  const int32_t count = te_program_num_arguments(program.program);
+  for (int32_t i = 0; i < count; ++i) {
+    const te_rt_argument_info &info = program.argument(i);
+    if (std::string(info.name) != "grad.w") {
+      EXPECT_EQ(info.arena_offset, -1) << info.name;
+      continue;
+    }
+    EXPECT_GE(info.arena_offset, 0);
+    EXPECT_LE(info.arena_offset + info.bytes, module->arena_bytes);
+    int32_t first = -1, last = -1;
+    ASSERT_EQ(te_program_argument_uses(program.program, i, &first, &last),
+              TE_COMPILE_OK);
+    EXPECT_GE(first, 0);
+    EXPECT_LT(last, te_program_num_launches(program.program));
+  }
 }
 
 // The cut between forward and backward: the first launch that reads the

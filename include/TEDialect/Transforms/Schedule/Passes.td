@@ -68,6 +68,13 @@ def PlanMemoryPass : Pass<"te-plan-memory", "ModuleOp"> {
     error that gives the bytes that the step needs and the buffers that are
     alive at its peak.
 
+    `results` has patterns of names of results that are placed in the arena, too,
+    so that they take memory that temporaries no longer need. Such a result is
+    alive from its first launch to the end of the step, and its entry in
+    `tert.signature` has its `offset`. The next state of an argument (a result with
+    the name of the argument) is in the memory of that argument, and no pattern
+    selects it.
+
     Scratch memory of kernels is not a part of the arena: the runtime allocates
     one region for all launches when it loads the step. For a `target` that is a
     GPU, `tert.workspace_bytes` is an upper bound of its size: the scratch
@@ -83,13 +90,16 @@ def PlanMemoryPass : Pass<"te-plan-memory", "ModuleOp"> {
   let options = [
     Option<"budget", "budget", "int64_t", "0",
            "largest arena in bytes; 0 is no limit">,
+    ListOption<"results", "results", "std::string",
+               "results that are placed in the arena, as names with * and ?">,
     Option<"target", "target", "std::string", "\"reference\"",
            "machine whose scratch memory is counted: sm_90, sm_100 or reference, which takes none">
   ];
   let dependentDialects = ["::mlir::tert::TERTDialect"];
   let statistics = [
     Statistic<"numBuffers", "num-buffers", "temporaries placed">,
-    Statistic<"numShared", "num-shared", "temporaries that reuse the memory of an input">
+    Statistic<"numShared", "num-shared", "temporaries that reuse the memory of an input">,
+    Statistic<"numResults", "num-results", "results placed in the arena">
   ];
 }
 

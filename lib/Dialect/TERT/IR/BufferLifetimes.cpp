@@ -34,7 +34,8 @@ SmallVector<BufferLifetime> tert::collectLifetimes(Block &block) {
           lifetimes.try_emplace(buffer, BufferLifetime{alloc, first, last})
               .first->second;
       life.first = std::min(life.first, first);
-      life.last = std::max(life.last, last);
+      life.last = alloc.getOfResult() ? order.getLaunches().size() - 1
+                                      : std::max(life.last, last);
     }
   }
   return llvm::map_to_vector(lifetimes,

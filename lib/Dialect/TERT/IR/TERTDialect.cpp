@@ -55,6 +55,21 @@ LogicalResult AllocOp::verify() {
     return emitOpError() << "expected 'offset' to be a multiple of "
                          << kArenaAlignment << " that is not negative, but got "
                          << *offset;
+  // alloc-c3
+  if (std::optional<int64_t> result = getOfResult()) {
+    Block &block = *(*this)->getBlock();
+    if (*result < 0 || *result >= block.getNumArguments())
+      return emitOpError() << "expected 'of_result' to be one of "
+                           << block.getNumArguments() << " arguments, but got "
+                           << *result;
+    BlockArgument argument = block.getArgument(*result);
+    if (argument.getType() != getBuffer().getType() || !argument.use_empty())
+      return emitOpError() << "expected 'of_result' to be an argument of type "
+                           << getBuffer().getType()
+                           << " that no op uses, but argument " << *result
+                           << " has type " << argument.getType() << " and "
+                           << (argument.use_empty() ? "no" : "some") << " uses";
+  }
   return success();
 }
 

@@ -38,6 +38,7 @@ class Argument(ctypes.Structure):
         ("flags", ctypes.c_uint32),
         ("init", ctypes.c_float),
         ("reserved", ctypes.c_int32),
+        ("arena_offset", ctypes.c_int64),
     ]
 
 
@@ -64,7 +65,7 @@ def run(runtime, path, pipeline, arrays):
     step = ctypes.CDLL(str(path))
     signature = Signature.in_dll(step, "te_module_signature")
     assert signature.magic == b"TERS" and signature.version == runtime.te_rt_version()
-    assert signature.argument_bytes == ctypes.sizeof(Argument) == 64
+    assert signature.argument_bytes == ctypes.sizeof(Argument) == 72
     assert signature.entry == b"step" and signature.pipeline == pipeline.encode()
     context, instance = ctypes.c_void_p(), ctypes.c_void_p()
     check(runtime, runtime.te_rt_context_create(b"reference", ctypes.byref(context)))
