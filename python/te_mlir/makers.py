@@ -125,6 +125,30 @@ class _Slots:
             return memory, slots.pop()
 
 
+class _Empty:
+    """How to create tensors on a device."""
+
+    def __init__(self, device: Any) -> None:
+        torch: Any = sys.modules["torch"]
+        self._index = device.index or 0
+        self._slow = lambda size, stride, dtype: torch.empty_strided(size, stride, dtype=dtype, device=device)
+        # The function that torch.compile's code calls. It parses no arguments, does not dispatch, and uses the current device.
+        self._quick: Any = getattr(torch._C._dynamo.guards, f"_empty_strided_{device.type}", self._slow)
+        self._current: Callable[[], int] | None = None
+        if device.type == "cuda":
+            self._current = getattr(torch._C, "_cuda_getDevice", lambda: -1)
+
+    def function(self) -> Any:
+        """A function (size, strides, dtype), for use before the current device changes."""
+        return self._quick if self._current is None or self._current() == self._index else self._slow
+
+
+def torch_block(size: int, dtype: Any, device: Any) -> Callable[[], Any]:
+    """A function that creates a flat tensor of `size` bytes."""
+    empty, shape = _Empty(device), (size // dtype.itemsize,)
+    return lambda: empty.function()(shape, (1,), dtype)
+
+
 class TorchMaker:
     """Creates row-major tensors of PyTorch, with the same shapes and types in each call.
 
@@ -143,16 +167,9 @@ class TorchMaker:
         null: int = 0,
     ) -> None:
         torch: Any = sys.modules["torch"]
-        guards = torch._C._dynamo.guards
-        self._index, self._null = device.index or 0, null
-        self._slow = lambda size, stride, dtype: torch.empty_strided(size, stride, dtype=dtype, device=device)
-        # The function that torch.compile's code calls. It parses no arguments, does not dispatch, and uses the current device.
-        self._quick = getattr(guards, f"_empty_strided_{device.type}", self._slow)
-        self._current: Callable[[], int] | None = None
-        if device.type == "cuda":
-            self._current = getattr(torch._C, "_cuda_getDevice", lambda: -1)
+        self._null, self._empty = null, _Empty(device)
         self._stream = devices.torch_stream_of(device)
-        self._view: Any = getattr(guards, "_reinterpret_tensor", None)
+        self._view: Any = getattr(torch._C._dynamo.guards, "_reinterpret_tensor", None)
         self._split = torch.unsafe_split_with_sizes
         kinds = [(tuple(shape), dtype, shares) for shape, dtype, shares in kinds]
         shared: dict[Any, dict[Any, list[int]]] = {}
@@ -197,9 +214,7 @@ class TorchMaker:
 
     def unsorted(self, pointers: Any, stream: int) -> list[Any]:
         """Does what a call does, with the tensors in the order of `order`."""
-        empty: Any = self._quick
-        if self._current is not None and self._current() != self._index:
-            empty = self._slow
+        empty = self._empty.function()
         made: list[Any] = []
         view, split = self._view, self._split
         for block in self._blocks:
@@ -225,6 +240,29 @@ class TorchMaker:
             if place >= 0:
                 pointers[place] = tensor.data_ptr() or self._null
         return made
+
+
+class TorchParts:
+    """Creates row-major tensors of PyTorch at fixed places of a block of memory, which is freed with the last of them.
+
+    kinds: (shape, torch.dtype, first byte) of each. Like tensors of TorchMaker that share an allocation, they are not
+    views, and have version counters of their own.
+    """
+
+    def __init__(self, kinds: Sequence[tuple[tuple[int, ...], Any, int]]) -> None:
+        self._part = arrays.torch_part()
+        #: The element types. A block of the first one is used without a view of it.
+        self.dtypes = list(dict.fromkeys(dtype for _, dtype, _ in kinds))
+        self._kinds = [
+            (self.dtypes.index(dtype), tuple(shape), _strides(shape), first // dtype.itemsize)
+            for shape, dtype, first in kinds
+        ]
+
+    def __call__(self, block: Any) -> list[Any]:
+        """The tensors, in the order of `kinds`; block: a flat tensor of any type."""
+        typed = [block if block.dtype is dtype else block.view(dtype) for dtype in self.dtypes]
+        part = self._part
+        return [part(typed[index], size, strides, first) for index, size, strides, first in self._kinds]
 
 
 def _strides(shape: Sequence[int]) -> tuple[int, ...]:

@@ -1,6 +1,8 @@
 """Models of the library transformers are imported, with autograd's gradients and the bits of hand-written MLIR."""
 
 import pathlib
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -589,3 +591,9 @@ def test_a_vision_transformer_of_odd_sizes_is_quantised(recipe):
     # q, k, v and the other two of the attention layer and its MLP, and the classes.
     assert len(rows) == 7 and not any(" bf16  bf16 " in row or " f32  f32 " in row for row in rows)
     assert "padded: " in rows[-1] and "N 3 to" in rows[-1]
+
+
+def test_the_page_on_memory_has_what_is_planned():
+    script = pathlib.Path(__file__).parents[2] / "scripts/torch_memory.py"
+    done = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr

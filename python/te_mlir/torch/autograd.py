@@ -117,7 +117,7 @@ class Call(torch.autograd.Function):
         try:
             gradients = ctx.loaded.run_backward(arena, ctx.later, saved, given)
         finally:
-            ctx.loaded.pool.free.append(arena)
+            ctx.loaded.pool.give(arena)
         for part, main in (*ctx.shared, *begun):
             main.add_(part)
         Begin.report(ctx.written)

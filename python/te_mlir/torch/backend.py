@@ -190,6 +190,8 @@ class Backend:
             raise ValueError(
                 f"expected 'differentiate_outputs' to be 'loss' or 'all', but got {differentiate_outputs!r}"
             )
+        if "results_in_arena" in pipeline:
+            raise ValueError("expected no 'results_in_arena', because te_mlir.torch chooses these results itself")
         self.options = Options(
             recipe, backward_override, target, strict, cache_weights, main_grad, cuda_graph, tuple(pipeline.items())
         )

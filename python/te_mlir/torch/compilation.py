@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from te_mlir import build
+from te_mlir import build, makers
 from te_mlir.errors import CompileError
 from te_mlir.program import Program, pipeline_text
 from te_mlir.torch.signature import Options, Signature
+
+
+def _pattern(name: str) -> str:
+    """A pattern of `name` in which other characters than those of names stand for anything."""
+    return "".join(c if c.isalnum() or c in "_.-" else "*" for c in name)
 
 
 class Compilation:
@@ -35,6 +41,12 @@ class Compilation:
         plain = any(op.name == "te.activation" and len(op.operands) == 1 for op in function.ops)
         self._remakes = "remat" not in self.options and plain
         self._programs: dict[bool, Program] = {}
+        # The gradients that are placed in the arena, as patterns. A small gradient that a caller keeps must not keep
+        # the arena; a recorded step, which would have to copy it, has all of them there.
+        inputs = [signature.inputs[i] for i in signature.given]
+        least = 0 if options.cuda_graph else makers.SHARED_BYTES
+        large = [s for s in inputs if math.prod(s.shape) * s.dtype.itemsize > least]
+        self._in_arena = [_pattern(f"grad.{spec.name}") for spec in large]
 
     def options_for(self, training: bool) -> dict[str, Any]:
         """The options of one of the two programs; only the one for training saves values for a backward."""
@@ -45,6 +57,8 @@ class Compilation:
             options["remat"] = "ops:te.activation"
         if not training or not self.signature.mains:
             options.pop("main_grad", None)
+        if training and self._in_arena:
+            options["results_in_arena"] = ",".join(self._in_arena)
         return options
 
     def text(self, training: bool) -> str:

@@ -20,7 +20,7 @@ class Places:
     backward. update: the first of the final launches, which only update histories and scales.
     end: the number of launches. begun_late: the `mains` that the backward overwrites first; the
     forward sets the others to 0. is_early: whether the forward has intermediates in the memory of
-    gradients. saved_inputs, saved_outputs: the signature's tensors that the backward reads.
+    gradients outside of the arena. saved_inputs, saved_outputs: the signature's tensors that the backward reads.
     """
 
     of: dict[tuple[str, bool], int]
@@ -73,7 +73,7 @@ class Places:
             update=update,
             end=end,
             begun_late=frozenset(k for k, (i, _) in enumerate(mains) if arguments[i].first_launch >= cut),
-            is_early=any(0 <= arguments[i].first_launch < cut for i in gradients),
+            is_early=any(0 <= arguments[i].first_launch < cut for i in gradients if arguments[i].arena_offset < 0),
             saved_inputs=[n for n, i in enumerate(inputs) if arguments[i].last_launch >= cut],
             saved_outputs=[n for n, i in enumerate(outputs) if arguments[i].last_launch >= cut],
         )

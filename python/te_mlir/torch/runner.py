@@ -9,7 +9,8 @@ backward therefore has an instance, and a backward can run only once.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 
 import torch
 from torch.autograd import forward_ad
@@ -124,15 +125,14 @@ class Loaded:
         self.states, self.casts = _states(region, program, training)
         null, states = self.dummy.pointer, self.states
         template = [states[a.name].pointer if a.name in states else null for a in program.arguments]
-        self.pool = Pool(program, region.context, template, region.options.cuda_graph)
         self.scales = _scales(region, program, places, self.states)
         #: Inputs that a recorded step is recorded again for.
         self.fixed = [spec.weight and not spec.is_copy for spec in signature.inputs]
         gradients = [signature.inputs[i] for i in signature.given] if training else []
         self.make_results = _maker(signature.outputs, signature.device, False, places.outputs, null)
-        self.make_gradients = _maker(gradients, signature.device, True, places.gradients, null)
-        #: Copies of the gradients of a recorded step, because the next backward overwrites its own.
-        self.make_copies = _maker(gradients, signature.device, True)
+        self.gradients = Gradients(program, gradients, places.gradients, signature.device, null)
+        make = makers.torch_block(program.arena_bytes, self.gradients.dtype, signature.device)
+        self.pool = Pool(program, region.context, template, region.options.cuda_graph, make)
         self._current = devices.torch_stream(region.context.device)
         self._last_stream: int | None = None
 
@@ -178,7 +178,7 @@ class Loaded:
         try:
             return self.run_forward(arena, tensors, addresses, later, end=end)
         finally:
-            self.pool.free.append(arena)
+            self.pool.give(arena)
 
     def run_forward(
         self,
@@ -196,6 +196,7 @@ class Loaded:
         places, stream = self.places, self._stream()
         end = places.cut if end is None else end
         arena.keeps_scales = False
+        arena.begin()
         pointers, memory, dummy = arena.pointers, arena.memory, self.dummy.pointer
         # The pointers are set in the forward, because sums that start again are set to 0 at the start of the step.
         if mains and mains != arena.mains:
@@ -213,10 +214,8 @@ class Loaded:
             results = self.make_results(pointers, stream)
             if memory is not None:
                 memory.results = results
-        if places.is_early and not (memory and memory.gradients):
-            arena.gradients = self.make_gradients(pointers, stream)
-            if memory is not None:
-                memory.gradients = arena.gradients
+        if places.is_early:
+            arena.gradients = self.gradients.make(pointers, stream)
         self._point_flag(pointers, later, stream)
         if memory is None:
             arena.instance.run_part(pointers, stream, 0, end)
@@ -264,10 +263,7 @@ class Loaded:
             addresses = arena.cotangents.settle(cotangents, addresses, [False] * len(cotangents))
         for place, address in zip(places.cotangents, addresses):
             pointers[place] = address or self.dummy.pointer
-        gradients = memory.gradients if memory else arena.gradients
-        arena.gradients = []
-        if not gradients:
-            gradients = self.make_gradients(pointers, stream)
+        own, arena.gradients = arena.gradients or self.gradients.make(pointers, stream), []
         self._point_flag(pointers, later, stream)
         run = arena.instance.run_part if memory is None else arena.instance.replay
         first, scales = places.cut, self.scales.places
@@ -281,10 +277,40 @@ class Loaded:
             for place in scales:
                 pointers[place] = self.pool.template[place]
         run(pointers, stream, first, places.end)
-        if memory is None:
-            return gradients
-        memory.gradients = gradients
-        copies = self.make_copies(stream=stream)
+        gradients = self.gradients.join(own, arena)
+        return self.gradients.copy(gradients, stream) if arena.copies else gradients
+
+
+class Gradients:
+    """The gradients of a program, in order: those in its arena, and others, which have memory of their own.
+
+    specs, places: all of them, and the indices of their pointers.
+    """
+
+    def __init__(
+        self, program: Program, specs: Sequence[Spec], places: Sequence[int], device: torch.device, null: int
+    ) -> None:
+        offsets = [program.arguments[place].arena_offset for place in places]
+        own = [n for n, offset in enumerate(offsets) if offset < 0]
+        inside = [n for n, offset in enumerate(offsets) if offset >= 0]
+        self.make: Callable[[Pointers, int], list[torch.Tensor]] = lambda pointers, stream: []
+        if own:
+            self.make = _maker([specs[n] for n in own], device, True, [places[n] for n in own], null)
+        self._parts = makers.TorchParts([(specs[n].shape, specs[n].dtype, offsets[n]) for n in inside])
+        #: The element type of most of those in the arena.
+        self.dtype: torch.dtype = self._parts.dtypes[0] if inside else torch.uint8
+        self._is_inside = bool(inside)
+        back = sorted(range(len(places)), key=[*own, *inside].__getitem__)
+        self._sort = operator.itemgetter(*back) if own and inside else None
+        self._make_copies = _maker(specs, device, True)
+
+    def join(self, own: list[torch.Tensor], arena: Arena) -> list[torch.Tensor]:
+        """All gradients; own: those outside of the arena, which `make` created."""
+        made = own + self._parts(arena.block) if self._is_inside else own
+        return made if self._sort is None else list(self._sort(made))
+
+    def copy(self, gradients: list[torch.Tensor], stream: int) -> list[torch.Tensor]:
+        copies = self._make_copies(stream=stream)
         if copies:
             torch._foreach_copy_(copies, gradients)
         return copies

@@ -82,4 +82,4 @@ class Lease:
 
     def __del__(self) -> None:
         if self.arena is not None:
-            self.pool.free.append(self.arena)
+            self.pool.give(self.arena)
