@@ -320,6 +320,33 @@ def TE_DequantizeOp
   let hasVerifier = 1;
 }
 
+def TE_RescaleOp
+    : TE_PureOp<"rescale",
+        TE_Axes<(axes "...":$q), (axes "...":$rescaled)>> {
+  let summary = "multiply a scaled value by a factor";
+  let description = [{
+    Multiplies every scale by `factor`, each product rounded once in f32. The
+    elements stay as they are and are not copied.
+
+    Constraints:
+    1. (rescale-c1) the scheme is `per_tensor`, `block_1x128` or `block_128x128`, of one matrix.
+    2. (rescale-c2) the result is the operand's type without `pow2`.
+
+    Example:
+
+    ```mlir
+    %d = te.rescale %q by %factor
+      : !te.scaled<256x512xf8E5M2, per_tensor, contract = 0>
+      -> !te.scaled<256x512xf8E5M2, per_tensor, contract = 0>
+    ```
+  }];
+  let arguments = (ins Arg<TE_MatrixScaled, "value to multiply">:$q,
+                       Arg<TE_F32Scalar, "factor of every element">:$factor);
+  let results = (outs Res<TE_MatrixScaled, "the multiple">:$rescaled);
+  let assemblyFormat = "$q `by` $factor attr-dict `:` type($q) `->` type($rescaled)";
+  let hasVerifier = 1;
+}
+
 def TE_TransposeOp
     : TE_PureOp<"transpose",
         TE_Axes<(axes "...":$q), (axes "...":$transposed)>,

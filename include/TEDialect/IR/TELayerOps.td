@@ -547,6 +547,37 @@ def TE_CrossEntropyOp
   let hasVerifier = 1;
 }
 
+def TE_CrossEntropyWeightOp
+    : TE_BackwardOp<"cross_entropy_weight",
+        TE_Axes<(axes "t":$targets), (axes "":$weight)>,
+        /*saved=*/["targets"]> {
+  let summary = "compute what a token contributes to the gradient of a mean loss";
+  let description = [{
+    `weight = dloss / counted` in f32, or `1 / counted` without `dloss`, where
+    `counted` is the number of tokens that te.cross_entropy does not ignore. No
+    element of te.cross_entropy_backward is larger than the magnitude of `weight`,
+    which is infinite or NaN, and not read, if no token is counted.
+
+    Constraints:
+    1. (cross_entropy_weight-c1) `vocabulary` is positive.
+
+    Example:
+
+    ```mlir
+    %weight = te.cross_entropy_weight of %targets gradient %dloss vocabulary 1000 : tensor<256xi32>
+    ```
+  }];
+  let arguments = (ins Arg<TE_IdVector, "[tokens]">:$targets,
+                       Arg<Optional<TE_F32Scalar>, "cotangent of the loss">:$dloss,
+                       I64Attr:$vocabulary,
+                       DefaultValuedAttr<I32Attr, "-100">:$ignore_index);
+  let results = (outs Res<TE_F32Scalar, "weight of a token">:$weight);
+  let assemblyFormat = [{
+    `of` $targets (`gradient` $dloss^)? `vocabulary` $vocabulary attr-dict `:` type($targets)
+  }];
+  let hasVerifier = 1;
+}
+
 def TE_CrossEntropyBackwardOp
     : TE_BackwardOp<"cross_entropy_backward",
         TE_Axes<(axes "t v":$logits, "t":$lse), (axes "t v":$dlogits), whole = ["v"]>,
@@ -554,9 +585,9 @@ def TE_CrossEntropyBackwardOp
         [AllTypesMatch<["logits", "dlogits"]>]> {
   let summary = "compute the gradient of te.cross_entropy for its logits";
   let description = [{
-    `dlogits[t, v] = dloss / counted * (exp(logits[t, v] - lse[t]) - [v = targets[t]])`,
-    where `counted` is the number of tokens that are not ignored; 0 for ignored
-    tokens. The arithmetic is in f32, and the result is rounded once.
+    `dlogits[t, v] = weight * (exp(logits[t, v] - lse[t]) - [v = targets[t]])`, with
+    `weight` of te.cross_entropy_weight; 0 for ignored tokens. The arithmetic is in
+    f32, and the result is rounded once.
 
     Constraints:
     1. (cross_entropy_backward-c1) `logits` is `[tokens, vocabulary]`, `targets` and `lse` are `[tokens]`.
@@ -564,21 +595,93 @@ def TE_CrossEntropyBackwardOp
     Example:
 
     ```mlir
-    %d = te.cross_entropy_backward %dloss, %logits, %targets, %lse
+    %d = te.cross_entropy_backward %weight, %logits, %targets, %lse
       : tensor<256x1000xbf16>, tensor<256xi32>, tensor<256xf32>
     ```
   }];
-  let arguments = (ins Arg<TE_F32Scalar, "cotangent of the loss">:$dloss,
+  let arguments = (ins Arg<TE_F32Scalar, "weight of a token">:$weight,
                        Arg<TE_HPMatrix, "[tokens, vocabulary]">:$logits,
                        Arg<TE_IdVector, "[tokens]">:$targets,
                        Arg<TE_F32Vector, "[tokens]">:$lse,
                        DefaultValuedAttr<I32Attr, "-100">:$ignore_index);
   let results = (outs Res<TE_HPMatrix, "type of logits">:$dlogits);
   let assemblyFormat = [{
-    $dloss `,` $logits `,` $targets `,` $lse attr-dict
+    $weight `,` $logits `,` $targets `,` $lse attr-dict
     `:` type($logits) `,` type($targets) `,` type($lse)
   }];
   let hasVerifier = 1;
+}
+
+def TE_ByRowsOp
+    : TE_PureOp<"by_rows",
+        TE_NoAxes,
+        [AttrSizedOperandSegments, IsolatedFromAbove, SingleBlock]> {
+  let summary = "compute a chain of ops over a few rows at a time";
+  let description = [{
+    The results are the operands of the te.yield of the body, which is written for
+    all rows. It is run on `rows` rows of `inputs` at a time, and on the rest at the
+    end, so that a value of the body that is not returned has memory for so many
+    rows only. The results are those of running the body on all rows at once: each
+    row of a GEMM, of a loss and of a cast is computed from its row, scales of an
+    axis-0 cast from 128 rows, and the sum of the loss is added at the end.
+    `te-chunk-logits` creates the op.
+
+    The first operand of each op of the body, and its tokens, are computed by rows.
+    Its others are arguments for `with`. A cast for axis 0 may only be returned, as
+    may losses and amaxes; a cast for axis 1 may not.
+
+    Constraints:
+    1. (by_rows-c1) the body has an argument for each operand, of its type.
+    2. (by_rows-c2) `inputs` are tensors of the same number of rows, or scaled values for axis 1 in the schemes `per_tensor` and `block_1x128`.
+    3. (by_rows-c3) `rows` is a positive multiple of 128.
+    4. (by_rows-c4) the body consists of te.matmul, te.scaled_matmul (both without `accumulate`), te.cross_entropy, te.cross_entropy_backward and te.quantize (of one matrix, in the schemes of c2, and not cached).
+    5. (by_rows-c5) operands of the body's ops are computed by rows, or for all rows, as above.
+    6. (by_rows-c6) the results have the types of what te.yield returns.
+
+    Example:
+
+    ```mlir
+    %loss = te.by_rows (%x, %targets) with (%w) rows 128
+        : (tensor<256x512xbf16>, tensor<256xi32>, tensor<1000x512xbf16>) -> tensor<f32> {
+    ^bb0(%x_rows: tensor<256x512xbf16>, %targets_rows: tensor<256xi32>, %weight: tensor<1000x512xbf16>):
+      %logits = te.matmul %x_rows, %weight contract = [1, 1]
+        : tensor<256x512xbf16>, tensor<1000x512xbf16> -> tensor<256x1000xbf16>
+      %mean = te.cross_entropy %logits, %targets_rows : tensor<256x1000xbf16>, tensor<256xi32>
+      te.yield %mean : tensor<f32>
+    }
+    ```
+  }];
+  let arguments = (ins Variadic<AnyType>:$inputs, Variadic<AnyType>:$whole,
+                       I64Attr:$rows);
+  let results = (outs Variadic<AnyType>:$outputs);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = [{
+    `(` $inputs `)` (`with` `(` $whole^ `)`)? `rows` $rows attr-dict
+    `:` functional-type(operands, results) $body
+  }];
+  let extraClassDeclaration = [{
+    /// The number of rows of all inputs.
+    int64_t getNumRows();
+    /// Whether `value` of the body is computed by rows.
+    bool isByRows(::mlir::Value value);
+  }];
+  let hasVerifier = 1;
+}
+
+def TE_YieldOp
+    : TE_PureOp<"yield", TE_NoAxes, [Terminator, HasParent<"ByRowsOp">]> {
+  let summary = "end the body of te.by_rows";
+  let description = [{
+    Returns the results of the te.by_rows around it.
+
+    Example:
+
+    ```mlir
+    te.yield %mean : tensor<f32>
+    ```
+  }];
+  let arguments = (ins Variadic<AnyType>:$values);
+  let assemblyFormat = "$values attr-dict `:` type($values)";
 }
 
 #endif // TEDIALECT_IR_TELAYEROPS_TD

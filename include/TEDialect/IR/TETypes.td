@@ -164,6 +164,8 @@ def TE_ScaledType : TypeDef<TE_Dialect, "Scaled"> {
     ScaledType getInGroups(int64_t groups) const;
     /// The same value cast for the other axis.
     ScaledType getTransposedUsage() const;
+    /// The same value without the promise that its scales are powers of two.
+    ScaledType getAnyScales() const;
     /// The same value with its scales swizzled.
     ScaledType getSwizzled() const;
     /// True when the other usage can be derived from this one bit for bit.

@@ -69,6 +69,23 @@ Status checkRule(const quantize_nvfp4_params &p) {
 Status checkRule(const grouped_quantize_nvfp4_params &p) {
   return checkStochastic(p);
 }
+Status checkRule(const quantize_rows_params &p) {
+  const bool perTensor = p.scheme == TE_RT_PER_TENSOR;
+  return Checks()
+      .require(p.rows <= p.whole_rows && p.first_row <= p.whole_rows - p.rows,
+               "'first_row' and 'rows' to end within 'whole_rows' (" +
+                   to_string(p.whole_rows) + ")",
+               to_string(p.first_row) + " and " + to_string(p.rows))
+      .require(p.rows % 128 == 0 || p.first_row + p.rows == p.whole_rows,
+               "'rows' to be a multiple of 128, or to end with 'whole_rows' (" +
+                   to_string(p.whole_rows) + ")",
+               to_string(p.first_row) + " and " + to_string(p.rows))
+      .require(!perTensor || p.pow2_scales == 0,
+               "'pow2_scales' to be 0 for per_tensor", to_string(p.pow2_scales))
+      .require(!perTensor || p.amax_epsilon == 0.0f,
+               "'amax_epsilon' to be 0 for per_tensor",
+               to_string(p.amax_epsilon));
+}
 Status checkRule(const transpose_scaled_params &p) {
   return Checks().allowed(support::refuseTranspose(p.scheme));
 }

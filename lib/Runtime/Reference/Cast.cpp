@@ -28,10 +28,12 @@ float amaxOf(const void *x, int64_t count, int32_t type) {
   return result;
 }
 
-/// One usage: values at(outer, inner) stored as [outer, inner].
+/// One usage: values at(outer, inner) stored as [outer, inner], in rows of
+/// `pitch` elements.
 template <typename At>
-void quantizeUsage(int64_t outer, int64_t inner, const BlockRecipe &recipe,
-                   At at, uint8_t *data, float *scaleInv) {
+void quantizeUsage(int64_t outer, int64_t inner, int64_t pitch,
+                   const BlockRecipe &recipe, At at, uint8_t *data,
+                   float *scaleInv) {
   const ScaleLayout layout(recipe.scheme, outer, inner);
   if (scaleInv)
     std::memset(scaleInv, 0, layout.size() * sizeof(float));
@@ -54,7 +56,7 @@ void quantizeUsage(int64_t outer, int64_t inner, const BlockRecipe &recipe,
                       scaleInv[layout.index(o0, i0)] = 1.0f / scale;
                     for (int64_t o = o0; data && o < o1; ++o)
                       for (int64_t i = i0; i < i1; ++i)
-                        data[o * inner + i] =
+                        data[o * pitch + i] =
                             toFp8(at(o, i) * scale, recipe.fp8Type);
                   }
                 }
@@ -67,11 +69,12 @@ void quantizeBlocks(int64_t rows, int64_t cols, const BlockRecipe &recipe,
                     const std::function<float(int64_t, int64_t)> &at,
                     const BlockOutputs &out) {
   if (out.row || out.rowScale)
-    quantizeUsage(rows, cols, recipe, at, static_cast<uint8_t *>(out.row),
+    quantizeUsage(rows, cols, cols, recipe, at, static_cast<uint8_t *>(out.row),
                   static_cast<float *>(out.rowScale));
   if (out.col || out.colScale)
     quantizeUsage(
-        cols, rows, recipe, [&](int64_t c, int64_t r) { return at(r, c); },
+        cols, rows, out.colPitch ? out.colPitch : rows, recipe,
+        [&](int64_t c, int64_t r) { return at(r, c); },
         static_cast<uint8_t *>(out.col), static_cast<float *>(out.colScale));
 }
 
@@ -86,6 +89,44 @@ void quantize_block(const quantize_block_params &p, void *const *buffers) {
       [&](int64_t r, int64_t c) { return load(x, r * p.cols + c, p.type); },
       {buffers[b::row], buffers[b::row_scale], buffers[b::col],
        buffers[b::col_scale]});
+}
+
+void quantize_rows(const quantize_rows_params &p, void *const *buffers) {
+  namespace b = quantize_rows_buffers;
+  auto *row = static_cast<uint8_t *>(buffers[b::row]);
+  auto *col = static_cast<uint8_t *>(buffers[b::col]);
+  if (col)
+    col += p.first_row;
+  auto *rowScale = static_cast<float *>(buffers[b::row_scale]);
+  auto *colScale = static_cast<float *>(buffers[b::col_scale]);
+  const void *x = buffers[b::x];
+  auto at = [&](int64_t r, int64_t c) {
+    return load(x, r * p.cols + c, p.type);
+  };
+  if (p.scheme == TE_RT_BLOCK_1X128) {
+    // The scales of 128 rows follow those of the 128 rows before.
+    if (colScale)
+      colScale += ScaleLayout(TE_RT_BLOCK_1X128, p.cols, p.first_row).size();
+    return quantizeBlocks(
+        p.rows, p.cols,
+        {p.type, p.fp8_type, p.scheme, p.pow2_scales != 0, p.amax_epsilon}, at,
+        {row, rowScale, col, colScale, p.whole_rows});
+  }
+  const float scale = *static_cast<const float *>(buffers[b::scale]);
+  for (int64_t r = 0; r < p.rows; ++r)
+    for (int64_t c = 0; c < p.cols; ++c) {
+      const uint8_t q = toFp8(at(r, c) * scale, p.fp8_type);
+      if (row)
+        row[r * p.cols + c] = q;
+      if (col)
+        col[c * p.whole_rows + r] = q;
+    }
+  for (float *scaleInv : {rowScale, colScale})
+    if (scaleInv)
+      *scaleInv = 1.0f / scale;
+  if (buffers[b::amax])
+    *static_cast<float *>(buffers[b::amax]) =
+        amaxOf(x, p.rows * p.cols, p.type);
 }
 
 void quantize_tensor(const quantize_tensor_params &p, void *const *buffers) {

@@ -30,27 +30,45 @@ void cross_entropy(const cross_entropy_params &p, void *const *buffers) {
   namespace b = cross_entropy_buffers;
   const auto *targets = static_cast<const int32_t *>(buffers[b::targets]);
   auto *lse = static_cast<float *>(buffers[b::lse]);
+  auto *losses = static_cast<float *>(buffers[b::token_loss]);
   auto x = [&](int64_t t, int64_t v) {
     return load(buffers[b::logits], t * p.vocab + v, p.type);
   };
-  parallelFor(p.tokens, p.tokens * p.vocab * 32,
-              [&](int64_t begin, int64_t end) {
-                for (int64_t t = begin; t < end; ++t) {
-                  float max = -math::kInfinity;
-                  for (int64_t v = 0; v < p.vocab; ++v)
-                    max = x(t, v) > max ? x(t, v) : max;
-                  const float sum = laneSum(p.vocab, [&](float acc, int64_t v) {
-                    return acc + math::exp(x(t, v) - max);
-                  });
-                  lse[t] = max + std::log(sum);
-                }
-              });
-  const float sum = laneSum(p.tokens, [&](float acc, int64_t t) {
-    return counts(p, targets[t]) ? acc + (lse[t] - x(t, targets[t])) : acc;
-  });
-  const int64_t count = countTokens(p, targets);
+  parallelFor(
+      p.tokens, p.tokens * p.vocab * 32, [&](int64_t begin, int64_t end) {
+        for (int64_t t = begin; t < end; ++t) {
+          float max = -math::kInfinity;
+          for (int64_t v = 0; v < p.vocab; ++v)
+            max = x(t, v) > max ? x(t, v) : max;
+          const float sum = laneSum(p.vocab, [&](float acc, int64_t v) {
+            return acc + math::exp(x(t, v) - max);
+          });
+          lse[t] = max + std::log(sum);
+          losses[t] = counts(p, targets[t]) ? lse[t] - x(t, targets[t]) : 0.0f;
+        }
+      });
+}
+
+void cross_entropy_mean(const cross_entropy_mean_params &p,
+                        void *const *buffers) {
+  namespace b = cross_entropy_mean_buffers;
+  const auto *losses = static_cast<const float *>(buffers[b::token_loss]);
+  const float sum =
+      laneSum(p.tokens, [&](float acc, int64_t t) { return acc + losses[t]; });
+  const int64_t count =
+      countTokens(p, static_cast<const int32_t *>(buffers[b::targets]));
   *static_cast<float *>(buffers[b::loss]) =
       count == 0 ? 0.0f : sum / static_cast<float>(count);
+}
+
+void cross_entropy_weight(const cross_entropy_weight_params &p,
+                          void *const *buffers) {
+  namespace b = cross_entropy_weight_buffers;
+  const auto *dloss = static_cast<const float *>(buffers[b::dloss]);
+  const int64_t count =
+      countTokens(p, static_cast<const int32_t *>(buffers[b::targets]));
+  *static_cast<float *>(buffers[b::weight]) =
+      (dloss ? *dloss : 1.0f) / static_cast<float>(count);
 }
 
 void cross_entropy_backward(const cross_entropy_backward_params &p,
@@ -58,9 +76,7 @@ void cross_entropy_backward(const cross_entropy_backward_params &p,
   namespace b = cross_entropy_backward_buffers;
   const auto *targets = static_cast<const int32_t *>(buffers[b::targets]);
   const auto *lse = static_cast<const float *>(buffers[b::lse]);
-  const float dloss = *static_cast<const float *>(buffers[b::dloss]);
-  const int64_t count = countTokens(p, targets);
-  const float scale = dloss / static_cast<float>(count);
+  const float weight = *static_cast<const float *>(buffers[b::weight]);
   parallelFor(
       p.tokens, p.tokens * p.vocab * 32, [&](int64_t begin, int64_t end) {
         for (int64_t t = begin; t < end; ++t)
@@ -70,7 +86,7 @@ void cross_entropy_backward(const cross_entropy_backward_params &p,
             if (counts(p, targets[t]))
               grad = (math::exp(load(buffers[b::logits], i, p.type) - lse[t]) -
                       (v == targets[t] ? 1.0f : 0.0f)) *
-                     scale;
+                     weight;
             store(buffers[b::dlogits], i, grad, p.type);
           }
       });

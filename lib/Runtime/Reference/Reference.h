@@ -119,6 +119,8 @@ struct ScaleLayout {
 /// scale per block; any output may be null.
 struct BlockOutputs {
   void *row, *rowScale, *col, *colScale;
+  /// The elements from a row of `col` to the next; 0 if rows follow each other.
+  int64_t colPitch = 0;
 };
 struct BlockRecipe {
   int32_t type, fp8Type, scheme;

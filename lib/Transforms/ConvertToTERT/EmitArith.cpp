@@ -134,6 +134,38 @@ LogicalResult te::emitLaunches(linalg::GenericOp op, LaunchEmitter &emitter) {
   return success();
 }
 
+LogicalResult te::emitProductWithScalar(Operation *op, int64_t count,
+                                        Value from, Value factor, Value to,
+                                        LaunchEmitter &emitter) {
+  LaunchCall call(emitter, op, "generated");
+  unsigned absent[2] = {};
+  for (const tert::KernelBuffer &buffer :
+       tert::lookupKernel("generated")->buffers)
+    ++absent[buffer.isOutput];
+  FailureOr<tert::LaunchOp> launch = call.i64("count", count)
+                                         .i64("function", 0)
+                                         .buffer(from)
+                                         .in(factor)
+                                         .none(absent[0] - 2)
+                                         .buffer(to)
+                                         .none(absent[1] - 1)
+                                         .launch();
+  if (failed(launch))
+    return failure();
+  MLIRContext *context = op->getContext();
+  launch->setMapsAttr(emitter.getBuilder().getAffineMapArrayAttr(
+      {AffineMap::getMultiDimIdentityMap(1, context),
+       AffineMap::get(1, 0, getAffineConstantExpr(0, context))}));
+  OpBuilder b(context);
+  Block *body = b.createBlock(&launch->getBody());
+  const Type f32 = b.getF32Type();
+  body->addArguments({f32, f32}, {op->getLoc(), op->getLoc()});
+  Value product = arith::MulFOp::create(b, op->getLoc(), body->getArgument(0),
+                                        body->getArgument(1));
+  tert::YieldOp::create(b, op->getLoc(), product);
+  return success();
+}
+
 /// The elements of a flat tensor that a region reads.
 template <>
 LogicalResult te::emitLaunches(tensor::ExtractSliceOp op,

@@ -162,6 +162,28 @@ LogicalResult te::emitLaunches(QuantizeOp op, LaunchEmitter &emitter) {
   return emitQuantize(op, emitter);
 }
 
+LogicalResult te::emitRows(QuantizeOp op, LaunchEmitter &emitter,
+                           RowRange rows) {
+  ScaledType type = op.getUsageType();
+  const bool isPerTensor = type.getScheme() == Scheme::PerTensor;
+  return LaunchCall(emitter, op, "quantize_rows")
+      .i64("rows", rows.count)
+      .i64("cols", type.getCols())
+      .i64("whole_rows", rows.whole)
+      .i64("first_row", rows.first)
+      .type("type", elementType(op.getX()))
+      .type("fp8_type", type.getElementType())
+      .i32("scheme", static_cast<int32_t>(type.getScheme()))
+      .i32("pow2_scales", !isPerTensor && type.getPow2())
+      .f32("amax_epsilon", op.getAmaxEpsilon())
+      .in(op.getX())
+      .in(op.getScale())
+      .out(findUsage(op.getUsages(), 1), 2)
+      .out(findUsage(op.getUsages(), 0), 2)
+      .out(op.getAmax())
+      .emit();
+}
+
 template <>
 LogicalResult te::emitLaunches(GroupedQuantizeOp op, LaunchEmitter &emitter) {
   return hasScaleOfGroup(op.getUsageType()) ? emitGroupedQuantize(op, emitter)
@@ -365,6 +387,20 @@ LogicalResult te::emitLaunches(NvFp4AlphaOp op, LaunchEmitter &emitter) {
 }
 
 template <>
+LogicalResult te::emitLaunches(RescaleOp op, LaunchEmitter &emitter) {
+  FailureOr<Buffers> q = emitter.lookup(op.getQ());
+  if (failed(q))
+    return failure();
+  ScaledType type = op.getRescaled().getType();
+  tert::BufferLayout scales = tert::getBufferLayouts(type)[1];
+  Value to = emitter.allocPart(op, op.getRescaled(), scales,
+                               emitter.baseName(op) + ".scale");
+  emitter.bind(op.getRescaled(), {(*q)[0], to});
+  return emitProductWithScalar(op, scales.bytes / int64_t(sizeof(float)),
+                               (*q)[1], op.getFactor(), to, emitter);
+}
+
+template <>
 LogicalResult te::emitLaunches(TransposeOp op, LaunchEmitter &emitter) {
   ScaledType type = op.getQ().getType();
   return LaunchCall(emitter, op, "transpose_scaled")
@@ -425,5 +461,6 @@ void te::attachCastKernels(MLIRContext *context) {
                 HadamardOp, RngAdvanceOp, NvFp4AlphaOp, SwizzleScalesOp,
                 DequantizeOp, ActivationQuantizeOp,
                 ActivationBackwardQuantizeOp>(context);
+  attachKernels<RescaleOp>(context);
   attachKernelsOf<tert::Cause::Transpose, TransposeOp>(context);
 }

@@ -171,36 +171,6 @@ LogicalResult te::emitLaunches(EmbeddingBackwardOp op, LaunchEmitter &emitter) {
 }
 
 template <>
-LogicalResult te::emitLaunches(CrossEntropyOp op, LaunchEmitter &emitter) {
-  return LaunchCall(emitter, op, "cross_entropy")
-      .i64("tokens", dim(op.getLogits(), 0))
-      .i64("vocab", dim(op.getLogits(), 1))
-      .type("type", elementType(op.getLogits()))
-      .i32("ignore_index", op.getIgnoreIndex())
-      .in(op.getLogits())
-      .in(op.getTargets())
-      .out(op.getLoss())
-      .outOrScratch(op.getLse(), dim(op.getLogits(), 0))
-      .emit();
-}
-
-template <>
-LogicalResult te::emitLaunches(CrossEntropyBackwardOp op,
-                               LaunchEmitter &emitter) {
-  return LaunchCall(emitter, op, "cross_entropy_backward")
-      .i64("tokens", dim(op.getLogits(), 0))
-      .i64("vocab", dim(op.getLogits(), 1))
-      .type("type", elementType(op.getLogits()))
-      .i32("ignore_index", op.getIgnoreIndex())
-      .in(op.getDloss())
-      .in(op.getLogits())
-      .in(op.getTargets())
-      .in(op.getLse())
-      .out(op.getDlogits())
-      .emit();
-}
-
-template <>
 LogicalResult te::emitLaunches(BiasAddOp op, LaunchEmitter &emitter) {
   return LaunchCall(emitter, op, "bias_add")
       .i64("rows", dim(op.getX(), 0))
@@ -263,6 +233,6 @@ void te::attachLayerKernels(MLIRContext *context) {
   attachKernels<BiasAddOp, RmsNormOp, RmsNormBackwardOp, LayerNormOp,
                 LayerNormBackwardOp, ActivationOp, ActivationBackwardOp,
                 SoftmaxOp, SoftmaxBackwardOp, EmbeddingOp, EmbeddingBackwardOp,
-                CrossEntropyOp, CrossEntropyBackwardOp, ZeroUnlessOp>(context);
+                ZeroUnlessOp>(context);
   attachKernelsOf<tert::Cause::Optimizer, AdamWOp, SgdOp>(context);
 }

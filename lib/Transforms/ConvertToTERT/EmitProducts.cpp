@@ -9,11 +9,10 @@
 using namespace mlir;
 using namespace mlir::te;
 
-template <>
-LogicalResult te::emitLaunches(MatmulOp op, LaunchEmitter &emitter) {
+LogicalResult te::emitRows(MatmulOp op, LaunchEmitter &emitter, RowRange rows) {
   ArrayRef<int64_t> contract = op.getContract();
   return LaunchCall(emitter, op, "matmul")
-      .i64("m", dim(op.getOut(), 0))
+      .i64("m", rows.count)
       .i64("n", dim(op.getOut(), 1))
       .i64("k", dim(op.getA(), contract[0]))
       .i32("trans_a", contract[0] == 0)
@@ -30,7 +29,13 @@ LogicalResult te::emitLaunches(MatmulOp op, LaunchEmitter &emitter) {
 }
 
 template <>
-LogicalResult te::emitLaunches(ScaledMatmulOp op, LaunchEmitter &emitter) {
+LogicalResult te::emitLaunches(MatmulOp op, LaunchEmitter &emitter) {
+  const int64_t rows = dim(op.getOut(), 0);
+  return emitRows(op, emitter, {0, rows, rows});
+}
+
+LogicalResult te::emitRows(ScaledMatmulOp op, LaunchEmitter &emitter,
+                           RowRange rows) {
   ScaledType a = op.getA().getType(), b = op.getB().getType();
   // 0 if the operand is contiguous along the axis that is not contracted.
   auto axis = [&](unsigned operand, ScaledType type) -> int32_t {
@@ -39,7 +44,7 @@ LogicalResult te::emitLaunches(ScaledMatmulOp op, LaunchEmitter &emitter) {
                : type.getContract();
   };
   return LaunchCall(emitter, op, "scaled_matmul")
-      .i64("m", op.getOuterSize(0))
+      .i64("m", rows.count)
       .i64("n", op.getOuterSize(1))
       .i64("k", op.getContractedSize(0))
       .type("a_type", a.getElementType())
@@ -60,6 +65,12 @@ LogicalResult te::emitLaunches(ScaledMatmulOp op, LaunchEmitter &emitter) {
       .in(op.getAccumulate())
       .out(op.getOut())
       .emit();
+}
+
+template <>
+LogicalResult te::emitLaunches(ScaledMatmulOp op, LaunchEmitter &emitter) {
+  const int64_t rows = op.getOuterSize(0);
+  return emitRows(op, emitter, {0, rows, rows});
 }
 
 template <>

@@ -50,6 +50,7 @@ void te::registerTEKernels(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, TEDialect *) {
     attachAttentionKernels(context);
     attachCastKernels(context);
+    attachByRowsKernels(context);
     attachCollectiveKernels(context);
     attachGroupedKernels(context);
     attachLayerKernels(context);
@@ -57,7 +58,7 @@ void te::registerTEKernels(DialectRegistry &registry) {
     attachProbeKernels(context);
     attachProductKernels(context);
     attachViews<ResidualOp>(context);
-    attachReplaced<VjpOp, RankOp, DropoutOp, LinearOp, LinearDgradOp,
+    attachReplaced<VjpOp, RankOp, DropoutOp, YieldOp, LinearOp, LinearDgradOp,
                    LinearWgradOp, GroupedLinearOp, GroupedLinearDgradOp,
                    GroupedLinearWgradOp>(context);
     requireKernels(context);

@@ -177,20 +177,14 @@ public:
   LaunchCall &out(Value result, unsigned absentBuffers = 1) {
     if (!result)
       return none(absentBuffers);
-    Buffers made;
-    StringRef residual = emitter.getResidualName(result);
-    for (const tert::BufferLayout &layout :
-         tert::getBufferLayouts(result.getType())) {
-      std::string name = !residual.empty() ? residual.str() : nextName();
-      if (!residual.empty() && layout.part != "value")
-        name += "." + layout.part.str();
-      Value place = emitter.placeOf(op->getLoc(), result);
-      made.push_back(place ? place
-                           : emitter.alloc(op->getLoc(), name,
-                                           emitter.causeOf(op, result),
-                                           layout.bytes));
-      buffers.push_back(made.back());
-    }
+    Buffers made = emitter.takePlace(result);
+    llvm::append_range(buffers, made);
+    if (made.empty())
+      for (const tert::BufferLayout &layout :
+           tert::getBufferLayouts(result.getType())) {
+        made.push_back(emitter.allocPart(op, result, layout, nextName()));
+        buffers.push_back(made.back());
+      }
     isValid &= !made.empty();
     emitter.bind(result, made);
     return *this;
@@ -280,6 +274,18 @@ private:
 template <typename Op>
 LogicalResult emitLaunches(Op op, LaunchEmitter &emitter);
 
+/// The rows `first` to `first + count` of `whole` rows.
+struct RowRange {
+  int64_t first, count, whole;
+};
+
+/// Emits the launches of an op of te.by_rows for some rows. The buffers of its
+/// operands and the places of its results are those of the rows.
+LogicalResult emitRows(MatmulOp op, LaunchEmitter &emitter, RowRange rows);
+LogicalResult emitRows(ScaledMatmulOp op, LaunchEmitter &emitter,
+                       RowRange rows);
+LogicalResult emitRows(QuantizeOp op, LaunchEmitter &emitter, RowRange rows);
+
 template <typename Op>
 struct KernelModel : KernelOpInterface::ExternalModel<KernelModel<Op>, Op> {
   LogicalResult emitLaunches(Operation *op, LaunchEmitter &emitter) const {
@@ -319,10 +325,16 @@ template <typename... Ops> void attachViews(MLIRContext *context) {
   (Ops::template attachInterface<ViewModel<Ops>>(*context), ...);
 }
 
+/// Emits `to = from * factor` of `count` f32 and one factor.
+LogicalResult emitProductWithScalar(Operation *op, int64_t count, Value from,
+                                    Value factor, Value to,
+                                    LaunchEmitter &emitter);
+
 // There is one function for each family, in the file of the family.
 void attachArithKernels(MLIRContext *context);
 void attachAttentionKernels(MLIRContext *context);
 void attachCastKernels(MLIRContext *context);
+void attachByRowsKernels(MLIRContext *context);
 void attachCollectiveKernels(MLIRContext *context);
 void attachGroupedKernels(MLIRContext *context);
 void attachLayerKernels(MLIRContext *context);

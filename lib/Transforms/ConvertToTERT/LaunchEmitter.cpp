@@ -88,7 +88,7 @@ LaunchEmitter::LaunchEmitter(OpBuilder &builder, Block &block)
     int64_t offset = 0;
     for (Value amax : reduce.getAmaxes()) {
       if (reduce.getAmaxes().size() > 1 && !isa<BlockArgument>(amax))
-        places.try_emplace(amax, reduce, offset);
+        amaxPlaces.try_emplace(amax, reduce, offset);
       offset += cast<ShapedType>(amax.getType()).getNumElements() *
                 int64_t(sizeof(float));
     }
@@ -122,9 +122,31 @@ Value LaunchEmitter::alloc(Location loc, StringRef name, Cause cause,
 
 Value LaunchEmitter::slice(Location loc, Value buffer, int64_t offset,
                            int64_t bytes) {
+  if (auto part = buffer.getDefiningOp<tert::SliceOp>())
+    return slice(loc, part.getBuffer(), part.getOffset() + offset, bytes);
   return tert::SliceOp::create(builder, loc,
                                BufferType::get(builder.getContext(), bytes),
                                buffer, builder.getI64IntegerAttr(offset));
+}
+
+Buffers LaunchEmitter::takePlace(Value result) {
+  auto found = places.find(result);
+  if (found == places.end())
+    return {};
+  Buffers buffers = std::move(found->second);
+  places.erase(found);
+  return buffers;
+}
+
+Value LaunchEmitter::allocPart(Operation *op, Value result,
+                               const tert::BufferLayout &part, StringRef name) {
+  if (Value place = placeOf(op->getLoc(), result))
+    return place;
+  StringRef residual = getResidualName(result);
+  std::string full = (residual.empty() ? name : residual).str();
+  if (!residual.empty() && part.part != "value")
+    full += "." + part.part.str();
+  return alloc(op->getLoc(), full, causeOf(op, result), part.bytes);
 }
 
 Value LaunchEmitter::getNull(Location loc) {
@@ -135,8 +157,8 @@ Value LaunchEmitter::getNull(Location loc) {
 }
 
 Value LaunchEmitter::placeOf(Location loc, Value amax) {
-  auto found = places.find(amax);
-  if (found == places.end())
+  auto found = amaxPlaces.find(amax);
+  if (found == amaxPlaces.end())
     return {};
   auto [reduce, offset] = found->second;
   auto bytesOf = [](Value value) {

@@ -10,6 +10,7 @@
 #define TE_TRANSFORMS_CONVERTTOTERT_LAUNCHEMITTER_H
 
 #include "TEDialect/IR/TE.h"
+#include "TEDialect/TERT/RuntimeTypes.h"
 #include "TEDialect/TERT/TERT.h"
 
 #include "llvm/ADT/StringMap.h"
@@ -47,7 +48,7 @@ public:
   tert::LaunchOp copy(Location loc, Value from, Value to);
   /// Allocates a temporary with a unique name that starts with `name`.
   Value alloc(Location loc, StringRef name, tert::Cause cause, int64_t bytes);
-  /// Returns `bytes` of `buffer`, starting at `offset`.
+  /// Returns `bytes` of `buffer`, which may be a slice, starting at `offset`.
   Value slice(Location loc, Value buffer, int64_t offset, int64_t bytes);
   /// The buffer that stands for an absent one.
   Value getNull(Location loc);
@@ -61,6 +62,18 @@ public:
     return residualNames.lookup(value);
   }
   tert::Cause causeOf(Operation *op, Value result) const;
+
+  /// Sets the buffers that the next launch which computes `result` must write.
+  void place(Value result, Buffers buffers) {
+    places[result] = std::move(buffers);
+  }
+  /// Removes and returns these buffers; none if they were not set.
+  Buffers takePlace(Value result);
+
+  /// Allocates one buffer of `result` of `op`, with the name of the residual
+  /// that saves it or else `name`.
+  Value allocPart(Operation *op, Value result, const tert::BufferLayout &part,
+                  StringRef name);
 
   /// The buffer that `amax` must be written to if it is reduced together with
   /// others; else null.
@@ -79,9 +92,10 @@ private:
   /// Name of the te.residual that saves a value. The key is the value that
   /// views look at.
   DenseMap<Value, StringRef> residualNames;
+  DenseMap<Value, Buffers> places;
   /// For each amax, the first te.amax_reduce of several amaxes that reads it,
   /// and the byte offset of the amax there.
-  DenseMap<Value, std::pair<AmaxReduceOp, int64_t>> places;
+  DenseMap<Value, std::pair<AmaxReduceOp, int64_t>> amaxPlaces;
   /// The buffer of the amaxes of such an op, once one of them was computed.
   DenseMap<Operation *, Value> packed;
   llvm::StringMap<unsigned> nameCounts;

@@ -394,9 +394,42 @@ func.func @cross_entropy(%logits: tensor<256x1000xbf16>, %targets: tensor<256xi3
   %loss = te.cross_entropy %logits, %targets : tensor<256x1000xbf16>, tensor<256xi32>
   // CHECK: te.cross_entropy %{{.*}} lse tensor<256xf32>
   %loss1, %lse = te.cross_entropy %logits, %targets : tensor<256x1000xbf16>, tensor<256xi32> lse tensor<256xf32>
+  // CHECK: te.cross_entropy_weight of %{{.*}} gradient %{{.*}} vocabulary 1000 : tensor<256xi32>
+  %weight = te.cross_entropy_weight of %targets gradient %dloss vocabulary 1000 : tensor<256xi32>
+  // CHECK: te.cross_entropy_weight of %{{.*}} vocabulary 1000 {ignore_index = 3 : i32} : tensor<256xi32>
+  %weight1 = te.cross_entropy_weight of %targets vocabulary 1000 {ignore_index = 3 : i32} : tensor<256xi32>
   // CHECK: te.cross_entropy_backward
-  %d = te.cross_entropy_backward %dloss, %logits, %targets, %lse
+  %d = te.cross_entropy_backward %weight, %logits, %targets, %lse
     : tensor<256x1000xbf16>, tensor<256xi32>, tensor<256xf32>
+  return
+}
+
+// CHECK-LABEL: @by_rows
+func.func @by_rows(%x: tensor<256x512xbf16>, %w: tensor<1000x512xbf16>, %targets: tensor<256xi32>) {
+  // CHECK: te.by_rows(%{{.*}}, %{{.*}}) with(%{{.*}}) rows 128 : (tensor<256x512xbf16>, tensor<256xi32>, tensor<1000x512xbf16>) -> tensor<f32> {
+  // CHECK: te.yield %{{.*}} : tensor<f32>
+  %loss = te.by_rows (%x, %targets) with (%w) rows 128
+      : (tensor<256x512xbf16>, tensor<256xi32>, tensor<1000x512xbf16>) -> tensor<f32> {
+  ^bb0(%x_rows: tensor<256x512xbf16>, %targets_rows: tensor<256xi32>, %weight: tensor<1000x512xbf16>):
+    %logits = te.matmul %x_rows, %weight contract = [1, 1]
+      : tensor<256x512xbf16>, tensor<1000x512xbf16> -> tensor<256x1000xbf16>
+    %mean = te.cross_entropy %logits, %targets_rows : tensor<256x1000xbf16>, tensor<256xi32>
+    te.yield %mean : tensor<f32>
+  }
+  return
+}
+
+// CHECK-LABEL: @rescale
+func.func @rescale(%q: !te.scaled<256x512xf8E5M2, per_tensor, contract = 0>,
+                   %b: !te.scaled<256x512xf8E4M3FN, block_1x128, pow2, contract = 0>, %factor: tensor<f32>) {
+  // CHECK: te.rescale %{{.*}} by %{{.*}} : <256x512xf8E5M2, per_tensor, contract = 0> -> <256x512xf8E5M2, per_tensor, contract = 0>
+  %d = te.rescale %q by %factor
+    : !te.scaled<256x512xf8E5M2, per_tensor, contract = 0>
+    -> !te.scaled<256x512xf8E5M2, per_tensor, contract = 0>
+  // CHECK: te.rescale %{{.*}} by %{{.*}} : <256x512xf8E4M3FN, block_1x128, pow2, contract = 0> -> <256x512xf8E4M3FN, block_1x128, contract = 0>
+  %e = te.rescale %b by %factor
+    : !te.scaled<256x512xf8E4M3FN, block_1x128, pow2, contract = 0>
+    -> !te.scaled<256x512xf8E4M3FN, block_1x128, contract = 0>
   return
 }
 

@@ -290,6 +290,22 @@ func.func @dequantize_c1(%q: !te.scaled<32x16xf8E4M3FN, per_tensor, contract = 0
 
 // -----
 
+func.func @rescale_c1(%q: !te.scaled<32x32xf8E4M3FN, mx_1x32, contract = 1>, %f: tensor<f32>) {
+  // expected-error @below {{expected a matrix with f32 scales, which 'per_tensor', 'block_1x128' and 'block_128x128' have, but got '!te.scaled<32x32xf8E4M3FN, mx_1x32, contract = 1>'}}
+  %r = te.rescale %q by %f : !te.scaled<32x32xf8E4M3FN, mx_1x32, contract = 1> -> !te.scaled<32x32xf8E4M3FN, mx_1x32, contract = 1>
+  return
+}
+
+// -----
+
+func.func @rescale_c2(%q: !te.scaled<32x32xf8E4M3FN, block_1x128, pow2, contract = 1>, %f: tensor<f32>) {
+  // expected-error @below {{expected the result to be '!te.scaled<32x32xf8E4M3FN, block_1x128, contract = 1>', whose scales may have any value, but got '!te.scaled<32x32xf8E4M3FN, block_1x128, pow2, contract = 1>'}}
+  %r = te.rescale %q by %f : !te.scaled<32x32xf8E4M3FN, block_1x128, pow2, contract = 1> -> !te.scaled<32x32xf8E4M3FN, block_1x128, pow2, contract = 1>
+  return
+}
+
+// -----
+
 func.func @transpose_c1(%q: !te.scaled<32x16xf8E4M3FN, block_1x128, contract = 1>) {
   // expected-error @below {{expected a scheme with an exact transpose ('per_tensor', 'block_128x128', 'mx_32x32', 'nv_16x16'), but got 'block_1x128': its blocks run along one axis, and those of the other usage have other maxima; quantise the high-precision tensor for 'contract = 0' instead}}
   %t = te.transpose %q : !te.scaled<32x16xf8E4M3FN, block_1x128, contract = 1> -> !te.scaled<32x16xf8E4M3FN, block_1x128, contract = 0>

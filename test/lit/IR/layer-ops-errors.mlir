@@ -337,6 +337,14 @@ func.func @cross_entropy_c1(%l: tensor<4x10xf32>, %t: tensor<5xi32>) {
 
 // -----
 
+func.func @cross_entropy_weight_c1(%t: tensor<4xi32>) {
+  // expected-error @below {{expected 'vocabulary' to be positive, but got 0}}
+  %w = te.cross_entropy_weight of %t vocabulary 0 : tensor<4xi32>
+  return
+}
+
+// -----
+
 func.func @cross_entropy_backward_c1(%d: tensor<f32>, %l: tensor<4x10xf32>, %t: tensor<4xi32>, %lse: tensor<5xf32>) {
   // expected-error @below {{expected 'lse' to have shape 4, but got 5}}
   %g = te.cross_entropy_backward %d, %l, %t, %lse : tensor<4x10xf32>, tensor<4xi32>, tensor<5xf32>

@@ -98,6 +98,15 @@ TEST_P(Agreement, Casts) {
              {fp8Type, size},
              {TE_RT_F32, 1},
              {TE_RT_F32, 1}});
+      check(what + " rows",
+            TE_PLAN(quantize_rows, rows, cols, rows + 128, 128, type, fp8Type,
+                    TE_RT_BLOCK_1X128, 1, 0.0f),
+            {in(x.bytes), none()},
+            {{fp8Type, size},
+             {TE_RT_F32, scaleCount(TE_RT_BLOCK_1X128, rows, cols)},
+             {fp8Type, (rows + 128) * cols},
+             {TE_RT_F32, scaleCount(TE_RT_BLOCK_1X128, cols, rows + 128)},
+             {0, -1}});
       for (int32_t scheme : {TE_RT_BLOCK_1X128, TE_RT_BLOCK_128X128})
         for (bool pow2 : {false, true}) {
           const int64_t rowScales = scaleCount(scheme, rows, cols);
@@ -414,11 +423,17 @@ TEST_P(Agreement, CrossEntropyGradients) {
         std::vector<int32_t> targets(tokens);
         for (int64_t t = 0; t < tokens; ++t)
           targets[t] = static_cast<int32_t>(t % 5 == 0 ? -100 : t * 31 % vocab);
-        const std::vector<float> dloss{0.5f}, lse(tokens, 7.25f);
+        const std::vector<float> weight{0.5f}, lse(tokens, 7.25f);
         check(label("cross_entropy_backward", tokens, vocab, type, kind),
               TE_PLAN(cross_entropy_backward, tokens, vocab, type, -100),
-              {in(dloss), in(logits.bytes), in(targets), in(lse)},
+              {in(weight), in(logits.bytes), in(targets), in(lse)},
               {{type, tokens * vocab}});
+        check(label("cross_entropy_mean", tokens, vocab, type, kind),
+              TE_PLAN(cross_entropy_mean, tokens, vocab, -100),
+              {in(lse), in(targets)}, {{TE_RT_F32, 1}});
+        check(label("cross_entropy_weight", tokens, vocab, type, kind),
+              TE_PLAN(cross_entropy_weight, tokens, vocab, -100),
+              {none(), in(targets)}, {{TE_RT_F32, 1}});
       }
 }
 

@@ -47,6 +47,26 @@ TEST_P(Errors, Microscaled) {
                       {"'row_scaled'", "nv_1x16 along axis 1", "1"}));
 }
 
+TEST_P(Errors, CastsOfRows) {
+  auto expect = [&](int64_t rows, int64_t whole, int64_t first, int32_t scheme,
+                    int32_t pow2, std::initializer_list<const char *> parts) {
+    EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                        TE_PLAN(quantize_rows, rows, 64, whole, first,
+                                TE_RT_BF16, TE_RT_F8E4M3FN, scheme, pow2, 0.0f),
+                        parts));
+  };
+  expect(128, 512, 64, TE_RT_BLOCK_1X128, 1,
+         {"'first_row' to be a multiple of 128", "64"});
+  expect(256, 512, 384, TE_RT_BLOCK_1X128, 1,
+         {"end within 'whole_rows' (512)", "384 and 256"});
+  expect(64, 512, 128, TE_RT_BLOCK_1X128, 1,
+         {"'rows' to be a multiple of 128", "(512)", "128 and 64"});
+  expect(128, 512, 128, TE_RT_BLOCK_128X128, 1,
+         {"per_tensor to block_1x128", "block_128x128"});
+  expect(128, 512, 128, TE_RT_PER_TENSOR, 1,
+         {"'pow2_scales' to be 0 for per_tensor", "1"});
+}
+
 TEST_P(Errors, Nvfp4) {
   struct Parameters {
     int64_t rows = 32, cols = 32;

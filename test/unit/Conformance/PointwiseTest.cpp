@@ -253,10 +253,15 @@ TEST_P(Pointwise, CrossEntropyValues) {
     std::vector<int32_t> targets(tokens);
     for (int64_t t = 0; t < tokens; ++t)
       targets[t] = t % 11 == 0 ? ignore : t % 13 == 0 ? 517 : (t * 31) % vocab;
-    Array loss(TE_RT_F32, 1), lse(TE_RT_F32, tokens);
-    device().run(
-        TE_PLAN(cross_entropy, tokens, vocab, type, ignore),
-        {in(logits.bytes), in(targets), out(loss.bytes), out(lse.bytes)});
+    Array loss(TE_RT_F32, 1), lse(TE_RT_F32, tokens), each(TE_RT_F32, tokens);
+    auto run = [&] {
+      device().run(
+          TE_PLAN(cross_entropy, tokens, vocab, type, ignore),
+          {in(logits.bytes), in(targets), out(lse.bytes), out(each.bytes)});
+      device().run(TE_PLAN(cross_entropy_mean, tokens, vocab, ignore),
+                   {in(each.bytes), in(targets), out(loss.bytes)});
+    };
+    run();
     double sum = 0;
     int count = 0;
     for (int64_t t = 0; t < tokens; ++t) {
@@ -266,18 +271,38 @@ TEST_P(Pointwise, CrossEntropyValues) {
       const double expected = std::log(total);
       expectNear(expected, (32 + 2 + 4 + 517.0 / 256 + 9 + 2 * 8) * kU, lse, t,
                  "lse");
-      if (targets[t] == ignore || targets[t] >= vocab)
+      if (targets[t] == ignore || targets[t] >= vocab) {
+        EXPECT_EQ(each.at(t), 0) << "an ignored token has a loss";
         continue;
+      }
       sum += expected - logits.at(t * vocab + targets[t]);
       ++count;
     }
     expectNear(sum / count, 128 * kU * 16, loss, 0, "loss");
 
     std::fill(targets.begin(), targets.end(), ignore);
-    device().run(
-        TE_PLAN(cross_entropy, tokens, vocab, type, ignore),
-        {in(logits.bytes), in(targets), out(loss.bytes), out(lse.bytes)});
+    run();
     EXPECT_EQ(loss.at(0), 0) << "no token counts";
+  }
+}
+
+// The quotient of the gradient and the number of tokens that count.
+TEST_P(Pointwise, CrossEntropyWeight) {
+  for (int64_t tokens : {1, 7, 300}) {
+    std::vector<int32_t> targets(tokens);
+    float count = 0;
+    for (int64_t t = 0; t < tokens; ++t) {
+      targets[t] = t % 5 == 1 ? -7 : t % 13 == 3 ? 517 : t % 517;
+      count += targets[t] >= 0 && targets[t] < 517;
+    }
+    Array weight(TE_RT_F32, 1);
+    device().run(TE_PLAN(cross_entropy_weight, tokens, 517, -7),
+                 {none(), in(targets), out(weight.bytes)});
+    EXPECT_EQ(weight.at(0), 1.0f / count);
+    device().run(
+        TE_PLAN(cross_entropy_weight, tokens, 517, -7),
+        {in(std::vector<float>{-3.0f}), in(targets), out(weight.bytes)});
+    EXPECT_EQ(weight.at(0), -3.0f / count);
   }
 }
 
@@ -290,12 +315,12 @@ TEST_P(Pointwise, CrossEntropyBackwardInPlace) {
       std::vector<int32_t> targets(tokens);
       for (int64_t t = 0; t < tokens; ++t)
         targets[t] = t % 11 == 0 ? -100 : (t * 31) % vocab;
-      const std::vector<float> dloss = {0.5f}, lse(tokens, 7.25f);
+      const std::vector<float> weight = {0.5f}, lse(tokens, 7.25f);
       Array apart(type, tokens * vocab), inPlace(type, tokens * vocab);
       auto run = [&](Buffer output) {
         device().run(
             TE_PLAN(cross_entropy_backward, tokens, vocab, type, -100),
-            {in(dloss), in(logits.bytes), in(targets), in(lse), output});
+            {in(weight), in(logits.bytes), in(targets), in(lse), output});
       };
       run(out(apart.bytes));
       run(outOn(1, inPlace.bytes));

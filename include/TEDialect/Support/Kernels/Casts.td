@@ -204,6 +204,30 @@ def quantize_nvfp4 : Kernel<Casts> {
   let HasRule = 1;
 }
 
+def quantize_rows : Kernel<Casts> {
+  let Description = [{
+    Casts `rows` rows of a matrix, from first_row on, as quantize_tensor (per_tensor) or
+    quantize_block (block_1x128) casts them within all whole_rows rows. `x`, `row` and
+    `row_scale` have only these rows. `col` and `col_scale` are those of the whole
+    matrix; only what belongs to these rows is written. `scale` is given for per_tensor,
+    for which pow2_scales and amax_epsilon are 0. `amax` receives max|x| of these rows,
+    for per_tensor.
+  }];
+  let Parameters = (parameters Dim:$rows, Dim:$cols, Dim:$whole_rows, Dim:$first_row,
+                               WideType:$type, Fp8Type:$fp8_type,
+                               SchemeFrom<PerTensor, Block1x128>:$scheme, Flag:$pow2_scales,
+                               NonNegative:$amax_epsilon);
+  let Buffers = (buffers In<["rows", "cols"], "type">:$x, InOpt<["1"], "f32">:$scale,
+                         OutOpt<["rows", "cols"], "fp8_type">:$row,
+                         OutOpt<["scales(scheme, rows, cols, 1)"], "f32">:$row_scale,
+                         OutOpt<["cols", "whole_rows"], "fp8_type">:$col,
+                         OutOpt<["scales(scheme, whole_rows, cols, 0)"], "f32">:$col_scale,
+                         OutOpt<["1"], "f32">:$amax);
+  let Relations = [Fits<"rows", "cols">, Fits<"whole_rows", "cols">,
+                   Multiple<"first_row", "128">];
+  let HasRule = 1;
+}
+
 def quantize_tensor : Kernel<Casts> {
   let Description = [{
     Per-tensor quantisation with a given scale; each *_scale that is written is

@@ -34,30 +34,50 @@ def bias_grad : Kernel<Layers> {
 
 def cross_entropy : Kernel<Layers> {
   let Description = [{
-    loss = the mean over counted tokens of lse - logits[t, target]. Tokens whose target
-    is `ignore_index` or outside [0, vocab) are ignored and not counted; if no token is
-    counted, the loss is 0. lse is f32[tokens], saved for the backward: max + log(lane
-    sum of exp(x - max)). The mean is a lane sum over all tokens (ignored ones add 0)
-    divided by the count.
+    lse[t] = max + log(lane sum of exp(x - max)) of row t of the logits, and token_loss[t]
+    = lse[t] - logits[t, target]. Tokens whose target is `ignore_index` or outside
+    [0, vocab) are ignored; their token_loss is 0.
   }];
   let Parameters = (parameters Dim:$tokens, Count:$vocab, WideType:$type, AnyInt32:$ignore_index);
   let Buffers = (buffers In<["tokens", "vocab"], "type">:$logits, In<["tokens"], "i32">:$targets,
-                         Out<["1"], "f32">:$loss, Out<["tokens"], "f32">:$lse);
+                         Out<["tokens"], "f32">:$lse, Out<["tokens"], "f32">:$token_loss);
   let Relations = [Fits<"tokens", "vocab">];
+  let Meaning = 2;
+}
+
+def cross_entropy_mean : Kernel<Layers> {
+  let Description = [{
+    loss = the lane sum of token_loss over all tokens, divided by the number of tokens
+    that are not ignored (cross_entropy); 0 if there are none.
+  }];
+  let Parameters = (parameters Dim:$tokens, Count:$vocab, AnyInt32:$ignore_index);
+  let Buffers = (buffers In<["tokens"], "f32">:$token_loss, In<["tokens"], "i32">:$targets,
+                         Out<["1"], "f32">:$loss);
+}
+
+def cross_entropy_weight : Kernel<Layers> {
+  let Description = [{
+    weight = dloss / count, where count is the number of tokens that are not ignored
+    (cross_entropy), or 1 / count if dloss is absent. No gradient reads the quotient if
+    count is 0.
+  }];
+  let Parameters = (parameters Dim:$tokens, Count:$vocab, AnyInt32:$ignore_index);
+  let Buffers = (buffers InOpt<["1"], "f32">:$dloss, In<["tokens"], "i32">:$targets,
+                         Out<["1"], "f32">:$weight);
 }
 
 def cross_entropy_backward : Kernel<Layers> {
   let Description = [{
-    dlogits = (exp(x - lse) - (v == target ? 1 : 0)) * (dloss / count), or 0 for ignored
-    tokens.
+    dlogits = (exp(x - lse) - (v == target ? 1 : 0)) * weight, or 0 for ignored tokens.
+    The rows may be a part of those that `weight` is computed from.
   }];
   let Parameters = (parameters Dim:$tokens, Count:$vocab, WideType:$type, AnyInt32:$ignore_index);
-  let Buffers = (buffers In<["1"], "f32">:$dloss, In<["tokens", "vocab"], "type">:$logits,
+  let Buffers = (buffers In<["1"], "f32">:$weight, In<["tokens", "vocab"], "type">:$logits,
                          In<["tokens"], "i32">:$targets, In<["tokens"], "f32">:$lse,
                          Out<["tokens", "vocab"], "type">:$dlogits);
   let Relations = [Fits<"tokens", "vocab">];
   let Reuses = [MayReuse<"dlogits", "logits">];
-  let Workspace = "4";
+  let Meaning = 2;
 }
 
 def embedding : Kernel<Layers> {

@@ -177,8 +177,12 @@ LogicalResult CrossEntropyOp::differentiate(OpBuilder &b,
   Value targets = adjoints.residual(getTargets(), "targets");
   Value lse =
       adjoints.residual(requireStatistics(*this, /*lse*/ 1).getLse(), "lse");
+  Value weight = CrossEntropyWeightOp::create(
+      b, getLoc(), dloss.getType(), targets, dloss,
+      b.getI64IntegerAttr(getLogits().getType().getDimSize(1)),
+      getIgnoreIndexAttr());
   auto backward = CrossEntropyBackwardOp::create(
-      b, getLoc(), getLogits().getType(), dloss, logits, targets, lse,
+      b, getLoc(), getLogits().getType(), weight, logits, targets, lse,
       getIgnoreIndexAttr());
   adjoints.add(getLogits(), backward.getDlogits());
   return success();

@@ -135,6 +135,25 @@ LogicalResult DequantizeOp::verify() {
   return verifyNotSwizzled(*this, "q", type);
 }
 
+LogicalResult RescaleOp::verify() {
+  auto type = cast<ScaledType>(getQ().getType());
+  // rescale-c1
+  const Scheme scheme = type.getScheme();
+  if ((scheme != Scheme::PerTensor && scheme != Scheme::Block1x128 &&
+       scheme != Scheme::Block128x128) ||
+      type.isStacked())
+    return emitOpError() << "expected a matrix with f32 scales, which "
+                            "'per_tensor', 'block_1x128' and 'block_128x128' "
+                            "have, but got "
+                         << type;
+  // rescale-c2
+  if (getRescaled().getType() == type.getAnyScales())
+    return success();
+  return emitOpError() << "expected the result to be " << type.getAnyScales()
+                       << ", whose scales may have any value, but got "
+                       << getRescaled().getType();
+}
+
 LogicalResult TransposeOp::verify() {
   auto source = cast<ScaledType>(getQ().getType());
   // transpose-c1

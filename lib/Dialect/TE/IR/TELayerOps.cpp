@@ -290,6 +290,14 @@ LogicalResult CrossEntropyOp::verify() {
   return verifyTokens(*this, getLogits(), getTargets(), getLse());
 }
 
+LogicalResult CrossEntropyWeightOp::verify() {
+  // cross_entropy_weight-c1
+  if (getVocabulary() > 0)
+    return success();
+  return emitOpError() << "expected 'vocabulary' to be positive, but got "
+                       << getVocabulary();
+}
+
 LogicalResult CrossEntropyBackwardOp::verify() {
   // cross_entropy_backward-c1
   return verifyTokens(*this, getLogits(), getTargets(), getLse());

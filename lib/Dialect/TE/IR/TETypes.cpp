@@ -324,6 +324,11 @@ ScaledType ScaledType::getInGroups(int64_t groups) const {
              getVariant(), getContract(), groups);
 }
 
+ScaledType ScaledType::getAnyScales() const {
+  return get(getContext(), getShape(), getElementType(), getScheme(),
+             getVariant() & ~ScaleVariant::Pow2, getContract(), getGroups());
+}
+
 ScaledType ScaledType::getSwizzled() const {
   return get(getContext(), getShape(), getElementType(), getScheme(),
              getVariant() | ScaleVariant::Swizzled, getContract(), getGroups());

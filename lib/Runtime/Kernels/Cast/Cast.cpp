@@ -81,7 +81,8 @@ private:
 /// Whether the row and column stores of tile.cuh may use vectors.
 bool storesVectors(const QuantizeOutputs &out, int64_t rows, int64_t cols) {
   return cols % 8 == 0 && isAligned(out.row, 8) &&
-         (!out.col || (rows % 16 == 0 && isAligned(out.col, 16)));
+         (!out.col ||
+          (rows % 16 == 0 && out.colPitch % 16 == 0 && isAligned(out.col, 16)));
 }
 
 /// Whether both usages are computed, with their scales.
@@ -89,12 +90,14 @@ bool isComplete(const QuantizeOutputs &out) {
   return out.row && out.rowScale && out.col && out.colScale;
 }
 
-/// The four outputs that are the last buffers of every quantisation kernel.
-QuantizeOutputs quantizeOutputs(void *const *buffers) {
+/// The four outputs that are the last buffers of every quantisation kernel of
+/// `rows` rows.
+QuantizeOutputs quantizeOutputs(void *const *buffers, int64_t rows) {
   return {.row = static_cast<uint8_t *>(buffers[0]),
           .rowScale = static_cast<float *>(buffers[1]),
           .col = static_cast<uint8_t *>(buffers[2]),
-          .colScale = static_cast<float *>(buffers[3])};
+          .colScale = static_cast<float *>(buffers[3]),
+          .colPitch = rows};
 }
 
 Status findQuantize(const CudaDevice &device, const std::string &scheme,
@@ -256,7 +259,7 @@ Status plan_quantize_tensor(const CudaDevice &device,
         args.scale = static_cast<const float *>(buffers[index::scale]);
         args.amax = static_cast<float *>(buffers[index::amax]);
         args.amaxSlot = slot;
-        args.out = quantizeOutputs(buffers + index::row);
+        args.out = quantizeOutputs(buffers + index::row, params.rows);
         args.skip = static_cast<const float *>(buffers[index::skip]);
         args.rows = params.rows;
         args.cols = params.cols;
@@ -287,7 +290,7 @@ Status plan_quantize_block(const CudaDevice &device,
     QuantizeArgs args{};
     args.strides = quantizeStrides(strides, index::x, index::row);
     args.x = buffers[index::x];
-    args.out = quantizeOutputs(buffers + index::row);
+    args.out = quantizeOutputs(buffers + index::row, params.rows);
     args.skip = static_cast<const float *>(buffers[index::skip]);
     args.rows = params.rows;
     args.cols = params.cols;
@@ -297,6 +300,49 @@ Status plan_quantize_block(const CudaDevice &device,
                           isAligned(args.x, 16) &&
                               storesVectors(args.out, args.rows, args.cols),
                           args);
+  });
+  return Status::ok();
+}
+
+Status plan_quantize_rows(const CudaDevice &device,
+                          const quantize_rows_params &params,
+                          std::unique_ptr<Plan> *plan) {
+  const bool perTensor = params.scheme == TE_RT_PER_TENSOR;
+  TileKernels plain, measuring;
+  TE_RT_RETURN_IF_FAILED(findQuantize(device,
+                                      perTensor ? "tensor" : "block_1x128",
+                                      params.type, params.fp8_type, plain));
+  TE_RT_RETURN_IF_FAILED(findQuantize(device, "tensor_amax", params.type,
+                                      params.fp8_type, measuring));
+  // An empty value has a scale and an amax too, which one block writes.
+  const int64_t least = perTensor ? 1 : 0;
+  const int64_t rows = std::max(params.rows, least);
+  const int64_t cols = std::max(params.cols, least);
+  TE_RT_RETURN_IF_FAILED(plain.setGrid(rows, cols, cols));
+  TE_RT_RETURN_IF_FAILED(measuring.setGrid(rows, cols, cols));
+  *plan = makePlan(device, [plain, measuring, params, perTensor,
+                            slot = takeAmaxSlots(1)](const Launcher &launch,
+                                                     void *const *buffers) {
+    namespace index = quantize_rows_buffers;
+    QuantizeArgs args{};
+    args.x = buffers[index::x];
+    args.scale = static_cast<const float *>(buffers[index::scale]);
+    args.amax = static_cast<float *>(buffers[index::amax]);
+    args.amaxSlot = slot;
+    args.out = quantizeOutputs(buffers + index::row, params.whole_rows);
+    if (args.out.col)
+      args.out.col += params.first_row;
+    // The scales of 128 rows follow those of the 128 rows before.
+    if (args.out.colScale && !perTensor)
+      args.out.colScale += params.first_row / kTile * roundUp(params.cols, 4);
+    args.rows = params.rows;
+    args.cols = params.cols;
+    args.pow2 = params.pow2_scales;
+    args.epsilon = params.amax_epsilon;
+    const bool isFast =
+        isAligned(args.x, 16) && storesVectors(args.out, args.rows, args.cols);
+    return (perTensor && args.amax ? measuring : plain)
+        .launch(launch, isFast, args);
   });
   return Status::ok();
 }
@@ -346,7 +392,7 @@ plan_activation_quantize_block(const CudaDevice &device,
     args.second =
         static_cast<const char *>(args.x) + params.cols * byteSize(params.type);
     args.pitch = isGated(params.kind) ? 2 * params.cols : params.cols;
-    args.out = quantizeOutputs(buffers + index::row);
+    args.out = quantizeOutputs(buffers + index::row, params.rows);
   };
   return planActivationQuantize(device, params, place, plan);
 }
@@ -361,7 +407,7 @@ Status plan_gated_activation_quantize_block(
     args.x = buffers[index::a];
     args.second = buffers[index::b];
     args.pitch = params.cols;
-    args.out = quantizeOutputs(buffers + index::row);
+    args.out = quantizeOutputs(buffers + index::row, params.rows);
   };
   return planActivationQuantize(device, params, place, plan);
 }
@@ -392,7 +438,7 @@ Status plan_activation_backward_quantize_block(
     ActivationQuantizeArgs args{};
     args.dy = buffers[index::dy];
     args.x = buffers[index::x];
-    args.out = quantizeOutputs(buffers + index::row);
+    args.out = quantizeOutputs(buffers + index::row, params.rows);
     args.rows = params.rows;
     args.cols = params.cols;
     args.pow2 = params.pow2_scales;

@@ -25,8 +25,9 @@ inline constexpr int kTileThreads = 256;
 struct QuantizeOutputs {
   uint8_t *row;    // [rows, cols]
   float *rowScale; // layout of the scheme
-  uint8_t *col;    // [cols, rows]
+  uint8_t *col;    // [cols, rows], in rows of colPitch bytes
   float *colScale;
+  int64_t colPitch;
 };
 
 struct QuantizeStrides {

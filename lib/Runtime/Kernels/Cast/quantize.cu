@@ -100,7 +100,8 @@ __device__ __forceinline__ QuantizeOutputs outputs(const QuantizeArgs &args) {
   return {.row = ofMatrix(args.out.row, args.strides.row),
           .rowScale = ofMatrix(args.out.rowScale, args.strides.rowScale),
           .col = ofMatrix(args.out.col, args.strides.col),
-          .colScale = ofMatrix(args.out.colScale, args.strides.colScale)};
+          .colScale = ofMatrix(args.out.colScale, args.strides.colScale),
+          .colPitch = args.out.colPitch};
 }
 
 template <typename T, bool kAligned, typename Position>

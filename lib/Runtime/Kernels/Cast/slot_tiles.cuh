@@ -135,7 +135,7 @@ quantizeSlots(Chunk<bf16> *slots, SlotScratch &scratch, uint8_t *stages,
   for (int t = 0; t < kTiles; ++t)
     storeStage<true>(out.col +
                          static_cast<int64_t>(t) * tileStep * kTile * rows,
-                     at, stages + t * (kTile * kTile));
+                     rows, at, stages + t * (kTile * kTile));
 }
 
 } // namespace te::rt::cuda

@@ -177,16 +177,18 @@ storeRows(uint8_t *row, const uint2 (&bytes)[kTileRows], const Position &at,
   }
 }
 
-/// Stores the transposed tile from the stage, after a barrier. With `kAligned`,
-/// `col` is 16-byte aligned and `rows` a multiple of 16.
+/// Stores the transposed tile from the stage, after a barrier, to columns that
+/// are `pitch` bytes apart. With `kAligned`, `col` is 16-byte aligned, and
+/// `rows` and `pitch` are multiples of 16.
 template <bool kAligned, typename Position>
-__device__ __forceinline__ void storeStage(uint8_t *col, const Position &at,
+__device__ __forceinline__ void storeStage(uint8_t *col, int64_t pitch,
+                                           const Position &at,
                                            const uint8_t *stage) {
   if constexpr (kAligned) {
     // 8 lanes store the 128 bytes of a column, 16 each. The swizzle exchanges
     // 16-byte pairs of units, and the units of a pair if c / 8 is odd.
     const int pair = threadIdx.x % 8;
-    col += (at.col0 + threadIdx.x / 8) * at.rows + at.row0 + pair * 16;
+    col += (at.col0 + threadIdx.x / 8) * pitch + at.row0 + pair * 16;
 #pragma unroll
     for (int i = 0; i < kTile * 8 / kTileThreads; ++i) {
       const int c = i * (kTileThreads / 8) + threadIdx.x / 8;
@@ -196,7 +198,7 @@ __device__ __forceinline__ void storeStage(uint8_t *col, const Position &at,
       if (key & 1)
         units = make_uint4(units.z, units.w, units.x, units.y);
       if (at.holds(pair * 16, c))
-        *reinterpret_cast<uint4 *>(col + i * (kTileThreads / 8) * at.rows) =
+        *reinterpret_cast<uint4 *>(col + i * (kTileThreads / 8) * pitch) =
             units;
     }
   } else {
@@ -204,7 +206,7 @@ __device__ __forceinline__ void storeStage(uint8_t *col, const Position &at,
     for (int i = threadIdx.x; i < kTile * kTile; i += kTileThreads) {
       const int c = i / kTile, r = i % kTile;
       if (c < at.tileCols && r < at.tileRows)
-        col[(at.col0 + c) * at.rows + at.row0 + r] = stage[stageOffset(c, r)];
+        col[(at.col0 + c) * pitch + at.row0 + r] = stage[stageOffset(c, r)];
     }
   }
 }
@@ -449,7 +451,7 @@ quantizeTile1x128(const Tile<T> &tile, const Position &at,
         make_uint2(colWords[j][0], colWords[j][1]);
   // 3: the stage is complete.
   __syncthreads();
-  storeStage<kAligned>(out.col, at, shared.stage);
+  storeStage<kAligned>(out.col, out.colPitch, at, shared.stage);
 }
 
 //===----------------------------------------------------------------------===//
@@ -507,7 +509,7 @@ quantizeTileByRows(const Tile<T> &tile, const Position &at,
     return;
   stageTransposed(bytes, at, shared);
   __syncthreads();
-  storeStage<kAligned>(out.col, at, shared.stage);
+  storeStage<kAligned>(out.col, out.colPitch, at, shared.stage);
 }
 
 /// Quantises the tile with one scale.

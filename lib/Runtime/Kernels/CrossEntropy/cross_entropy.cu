@@ -1,11 +1,11 @@
 //===- cross_entropy.cu - softmax cross entropy and its gradient ----------===//
 //
-// te_cross_entropy_lse_<type>: a block computes a row, and each thread two of
-// the 256 lanes of a row sum (Kernels.td), in one pass for the maximum and one
-// for the sum. te_cross_entropy_mean_<type>: one block, with one lane per
-// thread. Only the logarithm may differ from the reference backend.
+// te_cross_entropy_<type>: a block computes a row, and each thread two of the
+// 256 lanes of a row sum (Kernels.td), in one pass for the maximum and one for
+// the sum. te_cross_entropy_mean: one block, with one lane per thread. Only the
+// logarithm may differ from the reference backend.
 //
-// te_cross_entropy_scale computes dloss / count;
+// te_cross_entropy_weight computes dloss / count in one block;
 // te_cross_entropy_backward_<type> is elementwise.
 //
 //===----------------------------------------------------------------------===//
@@ -111,8 +111,13 @@ __device__ __forceinline__ void logSumExp(const CrossEntropyArgs &args) {
   __syncthreads();
   if (threadIdx.x < 32) {
     const float total = treeSum(lanes);
-    if (threadIdx.x == 0)
-      args.lse[token] = max + logf(total);
+    if (threadIdx.x == 0) {
+      const float lse = max + logf(total);
+      const int32_t target = args.targets[token];
+      args.lse[token] = lse;
+      args.tokenLoss[token] =
+          counts(args, target) ? lse - toFloat(row[target]) : 0.0f;
+    }
   }
 }
 
@@ -139,18 +144,13 @@ __device__ __forceinline__ int64_t countTokens(const CrossEntropyArgs &args) {
   return static_cast<int64_t>(total);
 }
 
-template <typename T>
 __device__ __forceinline__ void meanLoss(const CrossEntropyArgs &args) {
   __shared__ float lanes[kMeanBlock];
   const int64_t count = countTokens(args);
-  const T *logits = static_cast<const T *>(args.logits);
   float sum = 0.0f;
 #pragma unroll 4
-  for (int64_t t = threadIdx.x; t < args.tokens; t += kMeanBlock) {
-    const int32_t target = args.targets[t];
-    if (counts(args, target))
-      sum = sum + (args.lse[t] - toFloat(logits[t * args.vocab + target]));
-  }
+  for (int64_t t = threadIdx.x; t < args.tokens; t += kMeanBlock)
+    sum = sum + args.tokenLoss[t];
   lanes[threadIdx.x] = sum;
   __syncthreads();
   if (threadIdx.x < 32) {
@@ -164,7 +164,7 @@ __device__ __forceinline__ void meanLoss(const CrossEntropyArgs &args) {
 template <typename T, int N>
 __device__ __forceinline__ void logitGrad(const Run<T, N> &logits, int64_t v,
                                           int32_t target, float lse,
-                                          float scale, T *to) {
+                                          float weight, T *to) {
   // A target has 32 bits, so the columns that it can name have 32 bits too.
   const int32_t hit = static_cast<int32_t>(target - v);
   float x[N];
@@ -175,7 +175,7 @@ __device__ __forceinline__ void logitGrad(const Run<T, N> &logits, int64_t v,
   expOf(x, x);
 #pragma unroll
   for (int k = 0; k < N; ++k)
-    x[k] = (k == hit ? x[k] - 1.0f : x[k]) * scale;
+    x[k] = (k == hit ? x[k] - 1.0f : x[k]) * weight;
   Run<T, N>::pack(x).store(to);
 }
 
@@ -191,7 +191,7 @@ __device__ __forceinline__ void logitGrads(const CrossEntropyArgs &args) {
   T *to = static_cast<T *>(args.dlogits) + token * args.vocab;
   const int32_t target = args.targets[token];
   const bool counted = counts(args, target);
-  const float lse = args.lse[token], scale = *args.scale;
+  const float lse = args.lse[token], weight = *args.weight;
   Run<T, N> runs[kUnroll] = {};
 #pragma unroll
   for (int u = 0; u < kUnroll; ++u) {
@@ -205,7 +205,7 @@ __device__ __forceinline__ void logitGrads(const CrossEntropyArgs &args) {
     if (v >= args.vocab)
       continue;
     if (counted)
-      logitGrad<T, N>(runs[u], v, target, lse, scale, to + v);
+      logitGrad<T, N>(runs[u], v, target, lse, weight, to + v);
     else
       runs[u].store(to + v); // still zero
   }
@@ -226,22 +226,21 @@ crossEntropyBackward(const CrossEntropyArgs &args) {
 using namespace te::rt::cuda;
 
 extern "C" __global__ void __launch_bounds__(kMeanBlock)
-    te_cross_entropy_scale(const __grid_constant__ CrossEntropyArgs args) {
+    te_cross_entropy_mean(const __grid_constant__ CrossEntropyArgs args) {
+  meanLoss(args);
+}
+extern "C" __global__ void __launch_bounds__(kMeanBlock)
+    te_cross_entropy_weight(const __grid_constant__ CrossEntropyArgs args) {
   const int64_t count = countTokens(args);
   if (threadIdx.x == 0)
-    *args.scale = *args.dloss / static_cast<float>(count);
+    *args.weight =
+        (args.dloss ? *args.dloss : 1.0f) / static_cast<float>(count);
 }
 
 #define TE_CROSS_ENTROPY(type, T)                                              \
   extern "C" __global__ void __launch_bounds__(kLseBlock)                      \
-      te_cross_entropy_lse_##type(                                             \
-          const __grid_constant__ CrossEntropyArgs args) {                     \
+      te_cross_entropy_##type(const __grid_constant__ CrossEntropyArgs args) { \
     logSumExp<T>(args);                                                        \
-  }                                                                            \
-  extern "C" __global__ void __launch_bounds__(kMeanBlock)                     \
-      te_cross_entropy_mean_##type(                                            \
-          const __grid_constant__ CrossEntropyArgs args) {                     \
-    meanLoss<T>(args);                                                         \
   }                                                                            \
   extern "C" __global__ void __launch_bounds__(kLogitGradBlock)                \
       te_cross_entropy_backward_##type(                                        \

@@ -14,10 +14,11 @@ namespace te::rt::cuda {
 struct CrossEntropyArgs {
   const void *logits;     // [tokens, vocab]
   const int32_t *targets; // [tokens]
-  const float *dloss;     // [1], backward only
+  const float *dloss;     // [1], or null
   float *lse;             // [tokens]
+  float *tokenLoss;       // [tokens]
   float *loss;            // [1]
-  float *scale;           // [1], scratch of the backward: dloss / count
+  float *weight;          // [1]
   void *dlogits;          // [tokens, vocab]
   int64_t tokens;
   int64_t vocab;

@@ -243,7 +243,8 @@ template <typename T, typename F8, bool kAligned> struct GroupedCast {
         {.row = args.row,
          .rowScale = nullptr,
          .col = args.col,
-         .colScale = nullptr},
+         .colScale = nullptr,
+         .colPitch = at.rows},
         [&](int i) { return rows[at.ty * kTileRows + i]; }, shared);
   }
 };

@@ -53,7 +53,8 @@ func.func private @block(%x: tensor<256x512xbf16>, %g: tensor<512xbf16>, %w1: te
 // CHECK-NEXT:    %[[LOGITS_R:.*]] = te.residual %[[LOGITS]] "cross_entropy0.logits"
 // CHECK-NEXT:    %[[LSE_R:.*]] = te.residual %[[LSE]] "cross_entropy0.lse"
 // CHECK-NEXT:    %[[E_R:.*]] = te.residual %[[E]] "linear0.x"
-// CHECK-NEXT:    %[[DLOGITS:.*]] = te.cross_entropy_backward %[[ONE]], %[[LOGITS_R]], %[[TARGETS]], %[[LSE_R]] {ignore_index = 7 : i32}
+// CHECK-NEXT:    %[[WEIGHT:.*]] = te.cross_entropy_weight of %[[TARGETS]] gradient %[[ONE]] vocabulary 32 {ignore_index = 7 : i32}
+// CHECK-NEXT:    %[[DLOGITS:.*]] = te.cross_entropy_backward %[[WEIGHT]], %[[LOGITS_R]], %[[TARGETS]], %[[LSE_R]] {ignore_index = 7 : i32}
 // CHECK-NEXT:    %[[DE:.*]] = te.linear_dgrad %[[DLOGITS]], %[[TABLE]]
 // CHECK-NEXT:    %[[DW:.*]] = te.linear_wgrad %[[DLOGITS]], %[[E_R]]
 // CHECK-NEXT:    %[[DT:.*]] = te.embedding_backward %[[IDS]], %[[DE]]

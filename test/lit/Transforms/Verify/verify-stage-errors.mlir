@@ -49,6 +49,9 @@ func.func @unsaved(%x: tensor<16x16xf32>, %g: tensor<16xf32>, %ids: tensor<16xi3
   %d:2 = te.rms_norm_backward %x, %x, %g, %h : tensor<16x16xf32>, tensor<16xf32>, tensor<16xf32>
   // expected-error @below {{(saved-operands), but got 'te.cross_entropy_backward'}}
   %e = te.cross_entropy_backward %dloss, %x, %ids, %h : tensor<16x16xf32>, tensor<16xi32>, tensor<16xf32>
+  %tokens = arith.addi %ids, %ids : tensor<16xi32>
+  // expected-error @below {{(saved-operands), but got 'te.cross_entropy_weight'}}
+  %f = te.cross_entropy_weight of %tokens gradient %dloss vocabulary 16 : tensor<16xi32>
   // A cotangent may be any value.
   %ok = te.linear_dgrad %y, %x : tensor<16x16xf32>, tensor<16x16xf32> -> tensor<16x16xf32>
   return

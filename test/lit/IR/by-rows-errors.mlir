@@ -1,0 +1,135 @@
+// RUN: te-opt %s --split-input-file --verify-diagnostics
+
+// The constraints of te.by_rows.
+
+func.func @by_rows_c1(%x: tensor<256x64xbf16>, %w: tensor<32x64xbf16>) {
+  // expected-error @below {{expected the body to have an argument for each operand, of its type}}
+  %y = te.by_rows (%x) with (%w) rows 128 : (tensor<256x64xbf16>, tensor<32x64xbf16>) -> tensor<256x64xbf16> {
+  ^bb0(%a: tensor<256x64xbf16>, %b: tensor<64x64xbf16>):
+    %c = te.matmul %a, %b contract = [1, 1] : tensor<256x64xbf16>, tensor<64x64xbf16> -> tensor<256x64xbf16>
+    te.yield %c : tensor<256x64xbf16>
+  }
+  return
+}
+
+// -----
+
+func.func @by_rows_c2(%x: tensor<256x64xbf16>, %t: tensor<128xi32>, %w: tensor<32x64xbf16>) {
+  // expected-error @below {{expected input 1 to be 256 rows of a tensor, or of a scaled value for axis 1, but got 'tensor<128xi32>'}}
+  %y = te.by_rows (%x, %t) with (%w) rows 128 : (tensor<256x64xbf16>, tensor<128xi32>, tensor<32x64xbf16>) -> tensor<256x32xbf16> {
+  ^bb0(%a: tensor<256x64xbf16>, %u: tensor<128xi32>, %b: tensor<32x64xbf16>):
+    %c = te.matmul %a, %b contract = [1, 1] : tensor<256x64xbf16>, tensor<32x64xbf16> -> tensor<256x32xbf16>
+    te.yield %c : tensor<256x32xbf16>
+  }
+  return
+}
+
+// -----
+
+func.func @by_rows_c2_scheme(%x: !te.scaled<256x64xf8E4M3FN, mx_1x32, contract = 1>, %w: !te.scaled<32x64xf8E4M3FN, mx_1x32, contract = 1>) {
+  // expected-error @below {{of a scaled value for axis 1, but got '!te.scaled<256x64xf8E4M3FN, mx_1x32, contract = 1>'}}
+  %y = te.by_rows (%x) with (%w) rows 128
+      : (!te.scaled<256x64xf8E4M3FN, mx_1x32, contract = 1>, !te.scaled<32x64xf8E4M3FN, mx_1x32, contract = 1>) -> tensor<256x32xbf16> {
+  ^bb0(%a: !te.scaled<256x64xf8E4M3FN, mx_1x32, contract = 1>, %b: !te.scaled<32x64xf8E4M3FN, mx_1x32, contract = 1>):
+    %c = te.scaled_matmul %a, %b fast_accumulation = false
+      : !te.scaled<256x64xf8E4M3FN, mx_1x32, contract = 1>, !te.scaled<32x64xf8E4M3FN, mx_1x32, contract = 1> -> tensor<256x32xbf16>
+    te.yield %c : tensor<256x32xbf16>
+  }
+  return
+}
+
+// -----
+
+func.func @by_rows_c3(%x: tensor<256x64xbf16>, %w: tensor<32x64xbf16>) {
+  // expected-error @below {{expected 'rows' to be a positive multiple of 128, but got 64}}
+  %y = te.by_rows (%x) with (%w) rows 64 : (tensor<256x64xbf16>, tensor<32x64xbf16>) -> tensor<256x32xbf16> {
+  ^bb0(%a: tensor<256x64xbf16>, %b: tensor<32x64xbf16>):
+    %c = te.matmul %a, %b contract = [1, 1] : tensor<256x64xbf16>, tensor<32x64xbf16> -> tensor<256x32xbf16>
+    te.yield %c : tensor<256x32xbf16>
+  }
+  return
+}
+
+// -----
+
+func.func @by_rows_c4(%x: tensor<256x64xbf16>) {
+  %y = te.by_rows (%x) rows 128 : (tensor<256x64xbf16>) -> tensor<256x64xbf16> {
+  ^bb0(%a: tensor<256x64xbf16>):
+    // expected-error @below {{in 'te.by_rows': expected a GEMM of rows, te.cross_entropy, te.cross_entropy_backward or te.quantize}}
+    %c = te.softmax %a : tensor<256x64xbf16>
+    te.yield %c : tensor<256x64xbf16>
+  }
+  return
+}
+
+// -----
+
+func.func @by_rows_c4_sum(%x: tensor<256x64xbf16>, %w: tensor<256x32xbf16>) {
+  %y = te.by_rows (%x) with (%w) rows 128 : (tensor<256x64xbf16>, tensor<256x32xbf16>) -> tensor<64x32xbf16> {
+  ^bb0(%a: tensor<256x64xbf16>, %b: tensor<256x32xbf16>):
+    // expected-error @below {{expected an op that computes each row by itself, but it sums over its rows}}
+    %c = te.matmul %a, %b contract = [0, 0] : tensor<256x64xbf16>, tensor<256x32xbf16> -> tensor<64x32xbf16>
+    te.yield %c : tensor<64x32xbf16>
+  }
+  return
+}
+
+// -----
+
+func.func @by_rows_c4_scheme(%x: tensor<256x128xbf16>) {
+  %y = te.by_rows (%x) rows 128 : (tensor<256x128xbf16>) -> !te.scaled<256x128xf8E4M3FN, block_128x128, pow2, contract = 0> {
+  ^bb0(%a: tensor<256x128xbf16>):
+    // expected-error @below {{expected an op that computes each row by itself, but its scheme is 'block_128x128'}}
+    %c = te.quantize %a : tensor<256x128xbf16> -> !te.scaled<256x128xf8E4M3FN, block_128x128, pow2, contract = 0>
+    te.yield %c : !te.scaled<256x128xf8E4M3FN, block_128x128, pow2, contract = 0>
+  }
+  return
+}
+
+// -----
+
+func.func @by_rows_c5(%x: tensor<256x64xbf16>, %w: tensor<32x64xbf16>) {
+  %y = te.by_rows (%x, %x) with (%w) rows 128 : (tensor<256x64xbf16>, tensor<256x64xbf16>, tensor<32x64xbf16>) -> tensor<256x256xbf16> {
+  ^bb0(%a: tensor<256x64xbf16>, %b: tensor<256x64xbf16>, %w_: tensor<32x64xbf16>):
+    // expected-error @below {{expected an operand of type 'tensor<256x64xbf16>' to be an argument for 'with'}}
+    %c = te.matmul %a, %b contract = [1, 1] : tensor<256x64xbf16>, tensor<256x64xbf16> -> tensor<256x256xbf16>
+    te.yield %c : tensor<256x256xbf16>
+  }
+  return
+}
+
+// -----
+
+func.func @by_rows_c5_whole(%x: tensor<256x64xbf16>, %w: tensor<32x64xbf16>) {
+  %y = te.by_rows (%x) with (%w) rows 128 : (tensor<256x64xbf16>, tensor<32x64xbf16>) -> tensor<32x32xbf16> {
+  ^bb0(%a: tensor<256x64xbf16>, %b: tensor<32x64xbf16>):
+    // expected-error @below {{expected an operand of type 'tensor<32x64xbf16>' to be computed by rows, but it is computed for all rows}}
+    %c = te.matmul %b, %b contract = [1, 1] : tensor<32x64xbf16>, tensor<32x64xbf16> -> tensor<32x32xbf16>
+    te.yield %c : tensor<32x32xbf16>
+  }
+  return
+}
+
+// -----
+
+func.func @by_rows_c5_yield(%x: tensor<256x128xbf16>) {
+  %y = te.by_rows (%x) rows 128 : (tensor<256x128xbf16>) -> !te.scaled<256x128xf8E4M3FN, block_1x128, pow2, contract = 1> {
+  ^bb0(%a: tensor<256x128xbf16>):
+    %c = te.quantize %a : tensor<256x128xbf16> -> !te.scaled<256x128xf8E4M3FN, block_1x128, pow2, contract = 1>
+    // expected-error @below {{expected a tensor, a cast for axis 0 or an amax that the body computes, but got a value of type '!te.scaled<256x128xf8E4M3FN, block_1x128, pow2, contract = 1>'}}
+    te.yield %c : !te.scaled<256x128xf8E4M3FN, block_1x128, pow2, contract = 1>
+  }
+  return
+}
+
+// -----
+
+func.func @by_rows_c6(%x: tensor<256x64xbf16>, %w: tensor<32x64xbf16>) {
+  // expected-error @below {{expected the results to have the types of what te.yield returns}}
+  %y = te.by_rows (%x) with (%w) rows 128 : (tensor<256x64xbf16>, tensor<32x64xbf16>) -> tensor<256x64xbf16> {
+  ^bb0(%a: tensor<256x64xbf16>, %b: tensor<32x64xbf16>):
+    %c = te.matmul %a, %b contract = [1, 1] : tensor<256x64xbf16>, tensor<32x64xbf16> -> tensor<256x32xbf16>
+    te.yield %c : tensor<256x32xbf16>
+  }
+  return
+}
