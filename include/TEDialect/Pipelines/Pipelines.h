@@ -110,6 +110,12 @@ struct TrainingPipelineOptions
       *this, "results-in-arena",
       llvm::cl::desc("place these results in the arena, where the caller "
                      "reads them, as names with * and ?")};
+  Option<int64_t> logitsBudget{
+      *this, "logits-budget",
+      llvm::cl::desc(
+          "most bytes of the logits of a loss at a time, in the fuse "
+          "phase; 0 stores all of them"),
+      llvm::cl::init(268435456)};
   Option<std::string> overlap{
       *this, "overlap",
       llvm::cl::desc("run collectives on a stream of their own: auto, if "

@@ -133,6 +133,9 @@ void populateFuse(OpPassManager &manager,
     // Before the amax fusion: a block cast needs no amax.
     function.addPass(createFuseActivationQuantizePass());
     function.addPass(createFuseAmaxPass());
+    // After casts measure their amax, and before sums join the dgrad.
+    function.addPass(
+        createChunkLogitsPass({options.logitsBudget, options.target}));
     function.addPass(createFuseResidualAddPass());
     // After GEMMs took what they can add without another pass over memory.
     function.addPass(createFuseNormAddPass());
@@ -279,6 +282,10 @@ te::populateTETrainingPipeline(OpPassManager &manager,
     return emitError() << "expected 'memory-budget' not to be negative, but "
                           "got "
                        << options.memoryBudget.getValue();
+  if (options.logitsBudget < 0)
+    return emitError() << "expected 'logits-budget' not to be negative, but "
+                          "got "
+                       << options.logitsBudget.getValue();
   if ((options.transposePolicy == "budget") != (options.transposeBudget >= 0))
     return emitError() << "expected 'transpose-budget' with "
                           "'transpose-policy=budget' and with no other, but "

@@ -98,4 +98,45 @@ def FuseNormAddPass : Pass<"te-fuse-norm-add", "func::FuncOp"> {
   ];
 }
 
+def ChunkLogitsPass : Pass<"te-chunk-logits", "func::FuncOp"> {
+  let summary = "compute a head and its loss over a few rows at a time";
+  let description = [{
+    Moves the GEMM whose result only a `te.cross_entropy` reads, the loss, and the
+    part of their backward that has a row of logits for each token into a
+    `te.by_rows`, so that only some rows of logits are stored at a time. It does so
+    if the logits have more bytes than `budget`, and takes as many rows as fit.
+
+    The part of the backward is the gradient of the logits, its casts, and the dgrad.
+    It moves to the forward, where the cotangent of the loss is not known. There it
+    is taken as 1; the gradient of the rows and the cast that the wgrad reads are
+    multiplied by the cotangent in the backward (`te.rescale`). The wgrad stays one
+    GEMM over all rows. Logits are neither saved nor computed again.
+
+    Results have the bits that they have without the pass if the cotangent is 1 or
+    another power of two, except that current scaling computes the scale of the
+    gradient of the logits from a bound of its amax, `te.cross_entropy_weight`, because the
+    amax is not known before the last row. The pass declines, with a remark, if anything
+    else reads the logits or their gradient (a result of the program, a bias
+    gradient), if the cast is not of `per_tensor` or `block_1x128`, if scales are
+    reduced over ranks, and for f16 unless the cotangent is 1. It runs after
+    te-fuse-amax, which finds the amaxes that casts measure, and before
+    te-fuse-residual-add. It can be skipped.
+
+    ```mlir
+    %loss, %dx, %dlogits = te.by_rows (%x, %targets) with (%w, %weight, %w_columns) rows 1024 : ...
+    ```
+  }];
+  let options = [
+    Option<"budget", "budget", "int64_t", "268435456",
+           "The most bytes of logits at a time, if 128 rows fit; 0 stores all of them">,
+    Option<"target", "target", "std::string", "\"sm_90\"",
+           "sm_90, sm_100 or reference">
+  ];
+  let dependentDialects = ["::mlir::te::TEDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
+  let statistics = [
+    Statistic<"numChunked", "num-chunked", "losses computed over a few rows at a time">
+  ];
+}
+
 #endif // TEDIALECT_TRANSFORMS_FUSE_PASSES

@@ -1,0 +1,144 @@
+// RUN: split-file %s %t
+// RUN: te-opt %t/rows.mlir --te-training-pipeline="vjp=head recipe=high_precision logits-budget=70000 compile-to=fuse" | FileCheck %t/rows.mlir --check-prefixes=ROWS,PLAIN
+// RUN: te-opt %t/rows.mlir --te-training-pipeline="vjp=head recipe=float8_current_scaling logits-budget=70000 compile-to=fuse" | FileCheck %t/rows.mlir --check-prefixes=ROWS,CURRENT
+// RUN: te-opt %t/rows.mlir --te-training-pipeline="vjp=head recipe=delayed_scaling logits-budget=70000 compile-to=fuse" | FileCheck %t/rows.mlir --check-prefixes=ROWS,DELAYED
+// RUN: te-opt %t/rows.mlir --te-training-pipeline="recipe=high_precision logits-budget=70000 compile-to=fuse" | FileCheck %t/rows.mlir --check-prefix=LOSS
+// RUN: te-opt %t/rows.mlir --te-training-pipeline="vjp=head logits-budget=0 compile-to=fuse" | FileCheck %t/rows.mlir --check-prefix=WHOLE
+// RUN: te-opt %t/rows.mlir --te-training-pipeline="vjp=head logits-budget=262144 compile-to=fuse" | FileCheck %t/rows.mlir --check-prefix=WHOLE
+// RUN: te-opt %t/rows.mlir --te-training-pipeline="vjp=head recipe=high_precision logits-budget=70000 compile-to=schedule" | FileCheck %t/rows.mlir --check-prefix=LAUNCH
+// RUN: not te-opt %t/rows.mlir --te-training-pipeline="logits-budget=-1" 2>&1 | FileCheck %t/rows.mlir --check-prefix=NEGATIVE
+// RUN: te-opt %t/unit.mlir --te-training-pipeline="recipe=float8_block_scaling logits-budget=70000 compile-to=fuse" | FileCheck %t/unit.mlir
+// RUN: te-opt %t/declines.mlir --te-chunk-logits="budget=65536" --remarks-filter=".*" 2>&1 | FileCheck %t/declines.mlir
+// RUN: te-opt %t/rows.mlir --te-training-pipeline="vjp=head recipe=float8_block_scaling logits-budget=70000 target=sm_100 compile-to=fuse" --remarks-filter="te-chunk-logits" 2>&1 | FileCheck %t/rows.mlir --check-prefix=SM100
+
+//--- rows.mlir
+// NEGATIVE: expected 'logits-budget' not to be negative, but got -1
+// 128 rows of 256 logits in bf16 take 65536 bytes; the last part has 16 rows.
+
+// ROWS-LABEL: func.func @head(
+// ROWS-SAME:    %[[X:[^ ]*]]: tensor<272x128xbf16>
+// ROWS:         %[[WEIGHT:.*]] = te.cross_entropy_weight of %{{.*}} vocabulary 256 : tensor<272xi32>
+// CURRENT-NEXT: %[[SCALE:.*]] = te.compute_scale %[[WEIGHT]] for f8E5M2
+// PLAIN:        %[[CHAIN:.*]]:3 = te.by_rows(%[[X]], %{{.*}}) with(%{{.*}}, %[[WEIGHT]]) rows 128
+// CURRENT:      %[[CHAIN:.*]]:3 = te.by_rows(%{{.*}}, %{{.*}}) with(%{{.*}}, %[[WEIGHT]], %[[SCALE]], %{{.*}}) rows 128
+// DELAYED:      %[[CHAIN:.*]]:4 = te.by_rows(%{{.*}}, %{{.*}}) with(%{{.*}}, %[[WEIGHT]], %{{.*}}, %{{.*}}) rows 128
+// PLAIN:          te.matmul
+// CURRENT:        te.scaled_matmul
+// DELAYED:        te.scaled_matmul
+// ROWS-NEXT:      te.cross_entropy
+// ROWS-NEXT:      te.cross_entropy_backward
+// CURRENT-NEXT:   te.quantize
+// DELAYED-NEXT:   %{{.*}}:2, %[[AMAX:.*]] = te.quantize
+// PLAIN-NEXT:     te.matmul
+// CURRENT-NEXT:   te.scaled_matmul
+// DELAYED-NEXT:   te.scaled_matmul
+// ROWS-NEXT:      te.yield
+// DELAYED-SAME:     %[[AMAX]]
+// ROWS:         te.residual %[[CHAIN]]#1 "cross_entropy0.dlogits"
+// ROWS:         "cross_entropy0.dx"
+// ROWS-NOT:     te.cross_entropy
+// PLAIN:        te.matmul %{{.*}}, %{{.*}} alpha %{{.*}} contract = [0, 0]
+// CURRENT:      %[[D:.*]] = te.rescale
+// CURRENT:      te.scaled_matmul %[[D]]
+// DELAYED:      te.delayed_scaling_update
+
+// LOSS-LABEL: func.func @head(
+// LOSS:         te.by_rows
+// LOSS-NEXT:    ^bb0
+// LOSS-NEXT:      te.matmul
+// LOSS-NEXT:      %[[LOSS:.*]] = te.cross_entropy
+// LOSS-NEXT:      te.yield %[[LOSS]] : tensor<f32>
+// LOSS-NOT:     te.cross_entropy_weight
+
+// WHOLE-NOT: te.by_rows
+
+// In high precision, logits are computed where their gradient is returned.
+// LAUNCH:      %[[D:.*]] = tert.alloc "cross_entropy0.dlogits" residual offset {{.*}} : !tert.buffer<139264>
+// LAUNCH:      %[[PART:.*]] = tert.slice %[[D]] offset 0 : !tert.buffer<139264> -> !tert.buffer<65536>
+// LAUNCH:      tert.launch "matmul" {{.*}}m = 128 : i64{{.*}}%[[PART]])
+// LAUNCH:      tert.launch "cross_entropy" {{.*}}tokens = 128 : i64{{.*}}(%[[PART]],
+// LAUNCH:      tert.launch "cross_entropy_backward" {{.*}}(%{{[^,]*}}, %[[PART]], %{{[^,]*}}, %{{[^,]*}}, %[[PART]])
+// LAUNCH:      tert.launch "cross_entropy" {{.*}}tokens = 16 : i64
+// LAUNCH:      tert.launch "cross_entropy_mean" {{.*}}tokens = 272 : i64
+
+// SM100: the target multiplies only scales that are powers of two
+// SM100-NOT: te.by_rows
+
+func.func @head(%x: tensor<272x128xbf16> {te.name = "x"}, %w: tensor<256x128xbf16> {te.name = "w", te.weight},
+                %t: tensor<272xi32> {te.name = "targets"}) -> (tensor<f32> {te.name = "loss"}) {
+  %y = te.linear %x, %w : tensor<272x128xbf16>, tensor<256x128xbf16> -> tensor<272x256xbf16>
+  %loss = te.cross_entropy %y, %t : tensor<272x256xbf16>, tensor<272xi32>
+  return %loss : tensor<f32>
+}
+
+//--- unit.mlir
+// A cotangent of 1 is not multiplied.
+// CHECK-LABEL: func.func @step(
+// CHECK:         te.by_rows
+// CHECK-NOT:     te.rescale
+// CHECK-NOT:     arith.mulf
+func.func @step(%x: tensor<272x128xbf16>, %w: tensor<256x128xbf16> {te.weight}, %t: tensor<272xi32>) -> (tensor<f32>, tensor<272x128xbf16>, tensor<256x128xbf16>) {
+  %one = arith.constant dense<1.0> : tensor<f32>
+  %loss, %dx, %dw = te.vjp @head(%x, %w, %t) cotangents(%one) wrt [0, 1]
+    : (tensor<272x128xbf16>, tensor<256x128xbf16>, tensor<272xi32>), (tensor<f32>) -> (tensor<f32>, tensor<272x128xbf16>, tensor<256x128xbf16>)
+  return %loss, %dx, %dw : tensor<f32>, tensor<272x128xbf16>, tensor<256x128xbf16>
+}
+func.func private @head(%x: tensor<272x128xbf16>, %w: tensor<256x128xbf16>, %t: tensor<272xi32>) -> tensor<f32> {
+  %y = te.linear %x, %w : tensor<272x128xbf16>, tensor<256x128xbf16> -> tensor<272x256xbf16>
+  %loss = te.cross_entropy %y, %t : tensor<272x256xbf16>, tensor<272xi32>
+  return %loss : tensor<f32>
+}
+
+//--- declines.mlir
+// CHECK-NOT: te.by_rows
+
+// CHECK: [[@LINE+4]]:{{.*}}'func.return' reads the logits too{{.*}}139264 bytes
+func.func @returned(%x: tensor<272x128xbf16>, %w: tensor<256x128xbf16>, %t: tensor<272xi32>) -> (tensor<272x256xbf16>, tensor<f32>) {
+  %y = te.matmul %x, %w contract = [1, 1] : tensor<272x128xbf16>, tensor<256x128xbf16> -> tensor<272x256xbf16>
+  // The remark is at the loss.
+  %loss = te.cross_entropy %y, %t : tensor<272x256xbf16>, tensor<272xi32>
+  return %y, %loss : tensor<272x256xbf16>, tensor<f32>
+}
+
+// CHECK: its logits are not the result of a GEMM of rows
+func.func @not_a_gemm(%y: tensor<272x256xbf16>, %t: tensor<272xi32>) -> tensor<f32> {
+  %loss = te.cross_entropy %y, %t : tensor<272x256xbf16>, tensor<272xi32>
+  return %loss : tensor<f32>
+}
+
+// CHECK: 'func.return' reads 'lse' too
+func.func @lse(%x: tensor<272x128xbf16>, %w: tensor<256x128xbf16>, %t: tensor<272xi32>) -> (tensor<f32>, tensor<272xf32>) {
+  %y = te.matmul %x, %w contract = [1, 1] : tensor<272x128xbf16>, tensor<256x128xbf16> -> tensor<272x256xbf16>
+  %loss, %lse = te.cross_entropy %y, %t : tensor<272x256xbf16>, tensor<272xi32> lse tensor<272xf32>
+  return %loss, %lse : tensor<f32>, tensor<272xf32>
+}
+
+// CHECK: 'te.bias_grad' reads the gradient of the logits
+func.func @bias(%x: tensor<272x128xbf16>, %w: tensor<256x128xbf16>, %t: tensor<272xi32>, %g: tensor<f32>) -> (tensor<f32>, tensor<256xbf16>) {
+  %y = te.matmul %x, %w contract = [1, 1] : tensor<272x128xbf16>, tensor<256x128xbf16> -> tensor<272x256xbf16>
+  %loss, %lse = te.cross_entropy %y, %t : tensor<272x256xbf16>, tensor<272xi32> lse tensor<272xf32>
+  %weight = te.cross_entropy_weight of %t gradient %g vocabulary 256 : tensor<272xi32>
+  %d = te.cross_entropy_backward %weight, %y, %t, %lse : tensor<272x256xbf16>, tensor<272xi32>, tensor<272xf32>
+  %db = te.bias_grad %d : tensor<272x256xbf16> -> tensor<256xbf16>
+  return %loss, %db : tensor<f32>, tensor<256xbf16>
+}
+
+// CHECK: gradients in f16 may need the factor that the loss is multiplied with
+func.func @f16(%x: tensor<272x128xf16>, %w: tensor<256x128xf16>, %t: tensor<272xi32>, %g: tensor<f32>) -> (tensor<f32>, tensor<272x128xf16>) {
+  %y = te.matmul %x, %w contract = [1, 1] : tensor<272x128xf16>, tensor<256x128xf16> -> tensor<272x256xf16>
+  %loss, %lse = te.cross_entropy %y, %t : tensor<272x256xf16>, tensor<272xi32> lse tensor<272xf32>
+  %weight = te.cross_entropy_weight of %t gradient %g vocabulary 256 : tensor<272xi32>
+  %d = te.cross_entropy_backward %weight, %y, %t, %lse : tensor<272x256xf16>, tensor<272xi32>, tensor<272xf32>
+  %dx = te.matmul %d, %w contract = [1, 0] : tensor<272x256xf16>, tensor<256x128xf16> -> tensor<272x128xf16>
+  return %loss, %dx : tensor<f32>, tensor<272x128xf16>
+}
+
+// CHECK: the gradient of the logits is cast to 'mx_1x32'
+func.func @mx(%x: tensor<288x128xbf16>, %w: tensor<256x128xbf16>, %t: tensor<288xi32>) -> (tensor<f32>, !te.scaled<288x256xf8E4M3FN, mx_1x32, contract = 0>) {
+  %y = te.matmul %x, %w contract = [1, 1] : tensor<288x128xbf16>, tensor<256x128xbf16> -> tensor<288x256xbf16>
+  %loss, %lse = te.cross_entropy %y, %t : tensor<288x256xbf16>, tensor<288xi32> lse tensor<288xf32>
+  %weight = te.cross_entropy_weight of %t vocabulary 256 : tensor<288xi32>
+  %d = te.cross_entropy_backward %weight, %y, %t, %lse : tensor<288x256xbf16>, tensor<288xi32>, tensor<288xf32>
+  %q = te.quantize %d : tensor<288x256xbf16> -> !te.scaled<288x256xf8E4M3FN, mx_1x32, contract = 0>
+  return %loss, %q : tensor<f32>, !te.scaled<288x256xf8E4M3FN, mx_1x32, contract = 0>
+}
