@@ -78,6 +78,12 @@ llvm::json::Array runKernelBench(te_rt_context *context, const Effort &effort,
 llvm::json::Array runRegionBench(te_rt_context *context, const Effort &effort,
                                  bool small, const std::string &filter);
 
+/// Compiles and runs a head and its loss with whole logits and over a few rows
+/// at a time, on small sizes where `small`; prints and returns the rows whose
+/// name has `filter` in it.
+llvm::json::Array runHeadBench(te_rt_context *context, const Effort &effort,
+                               bool small, const std::string &filter);
+
 /// Products of groups of rows (experts), and a whole layer of them; prints and
 /// returns rows.
 llvm::json::Array runGroupedBench(te_rt_context *context, const Effort &effort);

@@ -75,6 +75,13 @@ void addBlockCasts(int64_t cols, const std::string &size, Cases &cases) {
       {{"quantize_block 1x128 row" + size, "quantize_block", lines, kRow},
        {"quantize_block 1x128 row+col" + size, "quantize_block", lines,
         kRowCol},
+       // All rows at once, whose bytes are those of the row above.
+       {"quantize_rows 1x128 row+col" + size, "quantize_rows",
+        shape(cols) + kBF16 + kE4M3 +
+            Parameters{{"scheme", TE_RT_BLOCK_1X128},
+                       {"pow2_scales", 1},
+                       {"whole_rows", T}},
+        kRowCol},
        {"quantize_block 128x128 row" + size, "quantize_block", squares, kRow},
        {"quantize_block 128x128 row+col" + size, "quantize_block", squares,
         kRowCol},

@@ -30,7 +30,8 @@ llvm::cl::OptionCategory category("te-bench");
 llvm::cl::opt<std::string> suite(
     "suite",
     llvm::cl::desc(
-        "kernels, regions, grouped, mlp, memory, moe, compile, all (default: "
+        "kernels, regions, head, grouped, mlp, memory, moe, compile, all "
+        "(default: "
         "those before it), or over several GPUs parallel, a layer, and model, "
         "a "
         "whole training step"),
@@ -55,11 +56,12 @@ llvm::cl::opt<std::string>
               llvm::cl::desc("file of the suite model, as "
                              "scripts/llama_step.py writes it"),
               llvm::cl::cat(category));
-llvm::cl::opt<std::string> filter(
-    "filter",
-    llvm::cl::desc("of the suites kernels, regions and model, only rows or "
-                   "recipes named so in part"),
-    llvm::cl::cat(category));
+llvm::cl::opt<std::string>
+    filter("filter",
+           llvm::cl::desc(
+               "of the suites kernels, regions, head and model, only rows or "
+               "recipes named so in part"),
+           llvm::cl::cat(category));
 llvm::cl::opt<std::string> jsonFile("json",
                                     llvm::cl::desc("write the rows as JSON"),
                                     llvm::cl::cat(category));
@@ -113,7 +115,7 @@ int main(int argc, char **argv) {
           &llvm::errs()))
     return mlir::te::kUsage;
   if (!isOneOf("--suite", suite,
-               {"kernels", "regions", "grouped", "mlp", "memory", "moe",
+               {"kernels", "regions", "head", "grouped", "mlp", "memory", "moe",
                 "compile", "all", "parallel", "model"}) ||
       !isOneOf("--backend", backend, {"auto", "reference", "cuda"}))
     return mlir::te::kUsage;
@@ -175,6 +177,11 @@ int main(int argc, char **argv) {
   if (suite == "regions" || suite == "all") {
     report["regions"] = runRegionBench(context, effort, quick, filter);
     if (!hasRows("regions"))
+      return mlir::te::kUsage;
+  }
+  if (suite == "head" || suite == "all") {
+    report["head"] = runHeadBench(context, effort, quick, filter);
+    if (!hasRows("head"))
       return mlir::te::kUsage;
   }
   if (suite == "grouped" || suite == "all")

@@ -53,6 +53,8 @@ Compile:
                               with transpose-budget=BYTES
       memory-budget=BYTES     error if the arena needs more
       results-in-arena=NAMES  place these results in the arena
+      logits-budget=BYTES     the most logits of a loss at a time (default
+                              268435456; 0: all of them)
       overlap=WHEN            collectives beside GEMMs: auto (default), always,
                               never
       fuse=BOOL               run the fuse phase (default true; changes no bit)
