@@ -65,7 +65,8 @@ Compile:
   --te-compile-to=PHASE       stop after import, autodiff, quantize, fuse,
                               schedule or lower (default)
 Report (to standard output, instead of the IR):
-  --te-report=LIST            constraints, capture, precision, schedule, memory
+  --te-report=LIST            constraints, capture, precision, schedule, time,
+                              memory
   --te-report-format=FORMAT   text (default), json, or html of memory
 Passes:
   --te-<pass>                 run one pass; --help-list shows all of them

@@ -141,7 +141,7 @@ struct TrainingPipelineOptions
   ListOption<std::string> report{
       *this, "report",
       llvm::cl::desc(
-          "print reports: constraints, capture, precision, schedule, "
+          "print reports: constraints, capture, precision, schedule, time, "
           "memory")};
   Option<std::string> reportFormat{
       *this, "report-format", llvm::cl::desc("text, json, or, of memory, html"),

@@ -166,6 +166,11 @@ void populateSchedule(OpPassManager &manager,
        options.target}));
   if (reports(options, "schedule"))
     manager.addPass(createReportSchedulePass({options.reportFormat}));
+  if (reports(options, "time")) {
+    ReportTimePassOptions time;
+    time.format = options.reportFormat;
+    manager.addPass(createReportTimePass(time));
+  }
   if (reports(options, "memory"))
     manager.addPass(createReportMemoryPass({options.reportFormat}));
 }
@@ -304,10 +309,10 @@ te::populateTETrainingPipeline(OpPassManager &manager,
       return emitError() << "expected '" << option->getArgStr()
                          << "' not to be empty";
   for (StringRef report : options.report)
-    if (failed(checkOption(
-            "report", report,
-            {"constraints", "capture", "precision", "schedule", "memory"},
-            emitError)))
+    if (failed(checkOption("report", report,
+                           {"constraints", "capture", "precision", "schedule",
+                            "time", "memory"},
+                           emitError)))
       return failure();
 
   for (const PhaseInfo &info : phases) {

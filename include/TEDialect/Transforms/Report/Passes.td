@@ -137,4 +137,34 @@ def ReportSchedulePass : Pass<"te-report-schedule", "ModuleOp"> {
   ];
 }
 
+def ReportTimePass : Pass<"te-report-time", "ModuleOp"> {
+  let summary = "print the least time of each kernel of a step";
+  let description = [{
+    Prints one row for the launches of a kernel that move and compute as much: how
+    many there are, the bytes of their buffers, the operations of their matrix
+    products, and the longer of the two times at the given rates. The default rates
+    are those that an H200 reaches in sustained work. Attention over documents and
+    GEMMs of groups count with their bytes only, because their sizes are known on the
+    device. Beside the times of `te-run --trace`, the report says how far a kernel is
+    from its limit. The pass needs launches (`te-convert-to-tert` or later), and
+    changes nothing.
+
+    ```mlir
+    // tert.launch "hadamard" {cols = 4096 : i64, rows = 8192 : i64} (%x, %y) : ...
+    // is printed as
+    // kernel    launches  MB each  GFLOP each  floor us each  floor us  limit
+    // hadamard  1         134.2    0.0         33.6           33.6      memory
+    ```
+  }];
+  let options = [
+    Option<"format", "format", "std::string", "\"text\"", "text or json">,
+    Option<"bandwidth", "bandwidth", "double", "4.0", "TB/s, read and written">,
+    Option<"tflops8", "tflops8", "double", "1300", "TFLOPS of 8-bit GEMMs">,
+    Option<"tflops16", "tflops16", "double", "700", "TFLOPS of other GEMMs and of attention">
+  ];
+  let statistics = [
+    Statistic<"numLaunches", "num-launches", "launches in the report">
+  ];
+}
+
 #endif // TEDIALECT_TRANSFORMS_REPORT_PASSES
