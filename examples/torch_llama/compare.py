@@ -83,8 +83,8 @@ def draw_weights(model, seed):
     device = next(model.parameters()).device
     generator = torch.Generator(device).manual_seed(seed)
     with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if "norm" in name:
+        for parameter in model.parameters():
+            if parameter.ndim == 1:  # of a norm
                 parameter.fill_(1.0)
             else:
                 parameter.normal_(0.0, 0.02, generator=generator)

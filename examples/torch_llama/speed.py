@@ -8,16 +8,21 @@ A row is a program:
     te-bf16, te-delayed, te-current, te-block     te with this recipe; with "+graph", recorded as a CUDA graph
     torch                                         torch.compile in bf16
     torchao                                       the same, with the linear layers of torchao's tensorwise FP8
+    transformer-engine-bf16, -delayed, -current, -block
+                                                  TransformerEngine's modules (transformer_engine_llama.py)
 
 The peers are at their best: causal flash attention without a mask tensor (compare.py). Each row runs for a while, so that
 the clock is that of sustained work, and is then timed back to back, without a wait for each step. Gradients are dropped
 after each step, as an optimizer with `zero_grad(set_to_none=True)` does. Memory is what the whole device has in use
-after a step, without what it had before the first one. Needs te_mlir, torch and transformers; torchao for its row.
+after a step, without what it had before the first one. Clock and power are those of the timed steps (nvidia-smi).
+Needs te_mlir, torch and transformers; torchao and TransformerEngine for their rows.
 """
 
 import argparse
+import contextlib
 import json
 import pathlib
+import statistics
 import subprocess
 import sys
 import time
@@ -31,7 +36,24 @@ RECIPES = {
     "te-current": "Float8CurrentScaling",
     "te-block": "Float8BlockScaling",
 }
+OTHER = "transformer-engine-"
 ROWS = ["torch", "torchao", "te-bf16", "te-delayed", "te-current", "te-current+graph", "te-block"]
+ROWS += [OTHER + name for name in ("bf16", "delayed", "current", "block")]
+
+
+class ClockAndPower:
+    """While it is entered, nvidia-smi samples the GPU's clock and power; `medians` has both afterwards."""
+
+    def __enter__(self):
+        query = ["nvidia-smi", "--query-gpu=clocks.sm,power.draw", "--format=csv,noheader,nounits", "-lms", "100"]
+        self.sampler = subprocess.Popen(query, stdout=subprocess.PIPE, text=True)
+        return self
+
+    def __exit__(self, *_):
+        self.sampler.terminate()
+        samples = [[float(value) for value in line.split(",")] for line in self.sampler.communicate()[0].splitlines()]
+        clock, power = (statistics.median(column) for column in zip(*samples))
+        self.medians = {"clock_mhz": clock, "power_w": power}
 
 
 def compiled(row, model):
@@ -59,9 +81,15 @@ def measure(row, arguments):
     sizes = dict(SIZES[arguments.small])
     if cuda:
         sizes.update(vocab_size=arguments.vocabulary, num_hidden_layers=arguments.layers)
-    model = model_of(sizes, device)
-    draw_weights(model, 0)
-    program = compiled(row, model)
+    if row.startswith(OTHER):
+        from transformer_engine_llama import TransformerEngineLlama
+
+        model = program = TransformerEngineLlama(sizes, row.removeprefix(OTHER))
+        draw_weights(model, 0)
+    else:
+        model = model_of(sizes, device)
+        draw_weights(model, 0)
+        program = compiled(row, model)
     shape = (arguments.sequences, 32 if arguments.small else arguments.sequence)
     batches = [torch.randint(0, sizes["vocab_size"], shape, device=device) for _ in range(4)]
 
@@ -84,13 +112,15 @@ def measure(row, arguments):
         step(1)
         synchronize()
     steps = arguments.steps
-    start = time.perf_counter()
-    for index in range(steps):
-        step(index)
-    synchronize()
-    result["ms"] = 1000 * (time.perf_counter() - start) / steps
+    with ClockAndPower() if cuda else contextlib.nullcontext() as sampled:
+        start = time.perf_counter()
+        for index in range(steps):
+            step(index)
+        synchronize()
+        result["ms"] = 1000 * (time.perf_counter() - start) / steps
     if cuda:
         result["device_mib"] = (free - torch.cuda.mem_get_info()[0]) / 2**20
+        result.update(sampled.medians)
     return result
 
 
@@ -104,7 +134,7 @@ def main():
     parser.add_argument("--sequences", type=int, default=1)
     parser.add_argument("--sequence", type=int, default=8192)
     parser.add_argument("--seconds", type=float, default=2.0, help="how long a row runs before it is timed")
-    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
@@ -112,7 +142,7 @@ def main():
         return
     rows = []
     for row in arguments.rows:
-        if row.partition("+")[0] not in (*RECIPES, "torch", "torchao"):
+        if row not in ROWS and row.removesuffix("+graph") not in RECIPES:
             parser.error(f"expected a row of {', '.join(ROWS)}, but got '{row}'")
         command = [sys.executable, *sys.argv, "--one", row]
         run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
