@@ -339,6 +339,31 @@ void addDocuments(Cases &cases) {
 }
 
 /// Updates of a weight of the block.
+/// The loss of 1024 rows of logits, as te-chunk-logits computes it.
+void addLosses(Cases &cases) {
+  constexpr int64_t rows = 1024, vocab = 128256;
+  const std::string size = " 1024x128256";
+  const Parameters tokens =
+      kBF16 + Parameters{{"tokens", rows}, {"vocab", vocab}};
+  const auto cast = [&](int32_t scheme) {
+    return kBF16 + Parameters{{"rows", rows},
+                              {"cols", vocab},
+                              {"whole_rows", rows},
+                              {"scheme", scheme},
+                              {"fp8_type", TE_RT_F8E5M2},
+                              {"pow2_scales", scheme != TE_RT_PER_TENSOR}};
+  };
+  cases.insert(
+      cases.end(),
+      {{"cross_entropy" + size, "cross_entropy", tokens},
+       {"cross_entropy_backward" + size, "cross_entropy_backward", tokens},
+       {"cross_entropy_backward_quantize per-tensor row+col" + size,
+        "cross_entropy_backward_quantize", cast(TE_RT_PER_TENSOR),
+        with(kRowCol, "scale")},
+       {"cross_entropy_backward_quantize 1x128 row+col" + size,
+        "cross_entropy_backward_quantize", cast(TE_RT_BLOCK_1X128), kRowCol}});
+}
+
 void addOptimizers(Cases &cases) {
   for (auto [name, moments] :
        {std::pair("adamw f32 14336x4096", TE_RT_F32),
@@ -416,6 +441,7 @@ std::vector<KernelCase> te::bench::kernelCases() {
   addLayers(cases);
   addAttention(cases);
   addDocuments(cases);
+  addLosses(cases);
   addOptimizers(cases);
   addProducts(cases);
   return cases;

@@ -623,8 +623,9 @@ def TE_ByRowsOp
     end, so that a value of the body that is not returned has memory for so many
     rows only. The results are those of running the body on all rows at once: each
     row of a GEMM, of a loss and of a cast is computed from its row, scales of an
-    axis-0 cast from 128 rows, and the sum of the loss is added at the end.
-    `te-chunk-logits` creates the op.
+    axis-0 cast from 128 rows, and the sum of the loss is added at the end. One
+    launch computes and casts a gradient of logits that nothing but one cast reads,
+    with the same bits. `te-chunk-logits` creates the op.
 
     The first operand of each op of the body, and its tokens, are computed by rows.
     Its others are arguments for `with`. A cast for axis 0 may only be returned, as

@@ -51,6 +51,14 @@ def OrdersOfSums : Convention<"Orders of sums", 2> {
     order, from 0. Then acc[i] += acc[i + s] for s = 128, 64, ..., 1 and i < s; the sum
     is acc[0].
 
+    A *sum of exponentials* over n elements reads them once. Run r of 8 consecutive
+    elements belongs to lane r mod 256. A lane has a maximum m, from -inf, and a sum s,
+    from 0. With m' the maximum of m and a run, and b = m', or 0 if that is -inf, s
+    becomes s * exp(m - b), then exp(x - b) of each element of the run is added in
+    order, and m becomes m'. Let M be the maximum of all lanes, and B = M, or 0 if that
+    is -inf. Each lane has s * exp(m - B), and the lanes are added as those of a lane
+    sum. Maxima ignore NaN.
+
     A *chunk sum* over rows: rows are cut in chunks of 128, each is accumulated in order
     from 0, and the chunks are added in order to 0.
 

@@ -69,7 +69,8 @@ Status checkRule(const quantize_nvfp4_params &p) {
 Status checkRule(const grouped_quantize_nvfp4_params &p) {
   return checkStochastic(p);
 }
-Status checkRule(const quantize_rows_params &p) {
+/// The rule of casts of some rows.
+template <typename Params> static Status checkRows(const Params &p) {
   const bool perTensor = p.scheme == TE_RT_PER_TENSOR;
   return Checks()
       .require(p.rows <= p.whole_rows && p.first_row <= p.whole_rows - p.rows,
@@ -85,6 +86,10 @@ Status checkRule(const quantize_rows_params &p) {
       .require(!perTensor || p.amax_epsilon == 0.0f,
                "'amax_epsilon' to be 0 for per_tensor",
                to_string(p.amax_epsilon));
+}
+Status checkRule(const quantize_rows_params &p) { return checkRows(p); }
+Status checkRule(const cross_entropy_backward_quantize_params &p) {
+  return checkRows(p);
 }
 Status checkRule(const transpose_scaled_params &p) {
   return Checks().allowed(support::refuseTranspose(p.scheme));

@@ -21,6 +21,9 @@ namespace te::rt {
 /// Lanes of every row reduction: lane i takes elements i, i + kLanes, ...; then
 /// the tree acc[i] += acc[i + s] for s = 128, 64, ..., 1 and i < s.
 inline constexpr int kLanes = 256;
+
+/// Consecutive elements of a lane in the sum of exponentials of Kernels.td.
+inline constexpr int kExpRun = 8;
 /// Rows of one partial sum of a bias gradient.
 inline constexpr int kChunkRows = 128;
 /// Rows of one partial sum of a norm's parameter gradients, and how many of

@@ -6,6 +6,7 @@
 
 #include "Reference/Reference.h"
 
+#include <algorithm>
 #include <vector>
 
 namespace te::rt::reference {
@@ -24,6 +25,29 @@ int64_t countTokens(const Params &p, const int32_t *targets) {
   return count;
 }
 
+/// The maximum of x(0), ..., x(count - 1), and the logarithm of the sum of
+/// exponentials of Kernels.td, added.
+template <typename Element> float logSumExp(int64_t count, Element x) {
+  const auto base = [](float max) { return max == -math::kInfinity ? 0 : max; };
+  float lanes[kLanes] = {}, maxima[kLanes];
+  std::fill_n(maxima, kLanes, -math::kInfinity);
+  for (int64_t begin = 0; begin < count; begin += kExpRun) {
+    const int64_t end = std::min(count, begin + kExpRun);
+    float &sum = lanes[begin / kExpRun % kLanes];
+    float &max = maxima[begin / kExpRun % kLanes];
+    const float before = max;
+    for (int64_t i = begin; i < end; ++i)
+      max = x(i) > max ? x(i) : max;
+    sum = sum * math::exp(before - base(max));
+    for (int64_t i = begin; i < end; ++i)
+      sum = sum + math::exp(x(i) - base(max));
+  }
+  const float max = *std::max_element(maxima, maxima + kLanes);
+  for (int i = 0; i < kLanes; ++i)
+    lanes[i] = lanes[i] * math::exp(maxima[i] - base(max));
+  return max + std::log(addLanes(lanes));
+}
+
 } // namespace
 
 void cross_entropy(const cross_entropy_params &p, void *const *buffers) {
@@ -37,13 +61,7 @@ void cross_entropy(const cross_entropy_params &p, void *const *buffers) {
   parallelFor(
       p.tokens, p.tokens * p.vocab * 32, [&](int64_t begin, int64_t end) {
         for (int64_t t = begin; t < end; ++t) {
-          float max = -math::kInfinity;
-          for (int64_t v = 0; v < p.vocab; ++v)
-            max = x(t, v) > max ? x(t, v) : max;
-          const float sum = laneSum(p.vocab, [&](float acc, int64_t v) {
-            return acc + math::exp(x(t, v) - max);
-          });
-          lse[t] = max + std::log(sum);
+          lse[t] = logSumExp(p.vocab, [&](int64_t v) { return x(t, v); });
           losses[t] = counts(p, targets[t]) ? lse[t] - x(t, targets[t]) : 0.0f;
         }
       });
@@ -90,6 +108,23 @@ void cross_entropy_backward(const cross_entropy_backward_params &p,
             store(buffers[b::dlogits], i, grad, p.type);
           }
       });
+}
+
+void cross_entropy_backward_quantize(
+    const cross_entropy_backward_quantize_params &p, void *const *buffers) {
+  namespace b = cross_entropy_backward_quantize_buffers;
+  std::vector<uint8_t> gradient(p.rows * p.cols * byteSize(p.type));
+  void *const backward[] = {buffers[b::weight], buffers[b::logits],
+                            buffers[b::targets], buffers[b::lse],
+                            gradient.data()};
+  cross_entropy_backward({p.rows, p.cols, p.type, p.ignore_index}, backward);
+  void *const cast[] = {gradient.data(), buffers[b::scale],
+                        buffers[b::row], buffers[b::row_scale],
+                        buffers[b::col], buffers[b::col_scale],
+                        buffers[b::amax]};
+  quantize_rows({p.rows, p.cols, p.whole_rows, p.first_row, p.type, p.fp8_type,
+                 p.scheme, p.pow2_scales, p.amax_epsilon},
+                cast);
 }
 
 } // namespace te::rt::reference

@@ -42,16 +42,21 @@ inline bool isSkipped(const void *skip) {
 void parallelFor(int64_t count, int64_t work,
                  const std::function<void(int64_t, int64_t)> &body);
 
+/// The halving tree of the lane sum.
+inline float addLanes(float (&lanes)[kLanes]) {
+  for (int s = kLanes / 2; s != 0; s /= 2)
+    for (int i = 0; i < s; ++i)
+      lanes[i] += lanes[i + s];
+  return lanes[0];
+}
+
 /// The lane sum of Kernels.td: `step(acc, i)` is the new value of a
 /// lane that takes element i.
 template <typename Step> float laneSum(int64_t count, Step step) {
   float lanes[kLanes] = {};
   for (int64_t i = 0; i < count; ++i)
     lanes[i % kLanes] = step(lanes[i % kLanes], i);
-  for (int s = kLanes / 2; s != 0; s /= 2)
-    for (int i = 0; i < s; ++i)
-      lanes[i] += lanes[i + s];
-  return lanes[0];
+  return addLanes(lanes);
 }
 
 /// The chunk sum of Kernels.td over rows.

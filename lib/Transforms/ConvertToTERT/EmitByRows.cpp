@@ -100,6 +100,16 @@ LogicalResult te::emitLaunches(CrossEntropyBackwardOp op,
 // Chains of rows
 //===----------------------------------------------------------------------===//
 
+/// Whether the cast that reads `gradient` computes it.
+static bool isUnstored(CrossEntropyBackwardOp gradient) {
+  return gradient->hasOneUse() && isa<QuantizeOp>(*gradient->user_begin());
+}
+
+CrossEntropyBackwardOp te::unstoredGradient(QuantizeOp cast) {
+  auto gradient = cast.getX().getDefiningOp<CrossEntropyBackwardOp>();
+  return gradient && isUnstored(gradient) ? gradient : CrossEntropyBackwardOp();
+}
+
 namespace {
 class ByRowsEmitter {
 public:
@@ -188,7 +198,7 @@ void ByRowsEmitter::allocateResults() {
 void ByRowsEmitter::shareLogits() {
   for (auto gradient : body.getOps<CrossEntropyBackwardOp>()) {
     Value logits = gradient.getLogits();
-    if (!isa<BlockArgument>(logits) &&
+    if (!isUnstored(gradient) && !isa<BlockArgument>(logits) &&
         llvm::all_of(logits.getUsers(), [&](Operation *user) {
           return user == gradient || user->isBeforeInBlock(gradient);
         }))
@@ -261,6 +271,9 @@ const Buffers &ByRowsEmitter::buffersOf(Value value, RowRange rows) {
 }
 
 LogicalResult ByRowsEmitter::emitOp(Operation &inner, RowRange rows) {
+  if (auto gradient = dyn_cast<CrossEntropyBackwardOp>(inner);
+      gradient && isUnstored(gradient))
+    return success();
   for (Value result : inner.getResults())
     if (op.isByRows(result))
       emitter.place(result, buffersOf(result, rows));

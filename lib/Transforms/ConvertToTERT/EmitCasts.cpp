@@ -166,8 +166,11 @@ LogicalResult te::emitRows(QuantizeOp op, LaunchEmitter &emitter,
                            RowRange rows) {
   ScaledType type = op.getUsageType();
   const bool isPerTensor = type.getScheme() == Scheme::PerTensor;
-  return LaunchCall(emitter, op, "quantize_rows")
-      .i64("rows", rows.count)
+  CrossEntropyBackwardOp gradient = unstoredGradient(op);
+  LaunchCall call(emitter, op,
+                  gradient ? "cross_entropy_backward_quantize"
+                           : "quantize_rows");
+  call.i64("rows", rows.count)
       .i64("cols", type.getCols())
       .i64("whole_rows", rows.whole)
       .i64("first_row", rows.first)
@@ -175,9 +178,16 @@ LogicalResult te::emitRows(QuantizeOp op, LaunchEmitter &emitter,
       .type("fp8_type", type.getElementType())
       .i32("scheme", static_cast<int32_t>(type.getScheme()))
       .i32("pow2_scales", !isPerTensor && type.getPow2())
-      .f32("amax_epsilon", op.getAmaxEpsilon())
-      .in(op.getX())
-      .in(op.getScale())
+      .f32("amax_epsilon", op.getAmaxEpsilon());
+  if (gradient)
+    call.i32("ignore_index", gradient.getIgnoreIndex())
+        .in(gradient.getWeight())
+        .in(gradient.getLogits())
+        .in(gradient.getTargets())
+        .in(gradient.getLse());
+  else
+    call.in(op.getX());
+  return call.in(op.getScale())
       .out(findUsage(op.getUsages(), 1), 2)
       .out(findUsage(op.getUsages(), 0), 2)
       .out(op.getAmax())

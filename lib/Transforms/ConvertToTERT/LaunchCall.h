@@ -286,6 +286,10 @@ LogicalResult emitRows(ScaledMatmulOp op, LaunchEmitter &emitter,
                        RowRange rows);
 LogicalResult emitRows(QuantizeOp op, LaunchEmitter &emitter, RowRange rows);
 
+/// The gradient of logits that only `cast`, an op of te.by_rows, reads, so that
+/// one launch computes and casts it; else null.
+CrossEntropyBackwardOp unstoredGradient(QuantizeOp cast);
+
 template <typename Op>
 struct KernelModel : KernelOpInterface::ExternalModel<KernelModel<Op>, Op> {
   LogicalResult emitLaunches(Operation *op, LaunchEmitter &emitter) const {

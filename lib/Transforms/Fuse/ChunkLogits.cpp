@@ -155,13 +155,6 @@ void Rewriter::replaceResults(ByRowsOp op, ArrayRef<Value> returned) {
                                 cast<ScaledType>(now.getType()).getAnyScales(),
                                 now, dloss);
       value.replaceAllUsesWith(now);
-    } else if (from == chain.gradient) {
-      now = saved(now, "dlogits");
-      for (MatmulOp wgrad : chain.wgrads) {
-        wgrad->replaceUsesOfWith(value, now);
-        if (dloss)
-          wgrad.getAlphaMutable().assign(dloss);
-      }
     } else if (isa<QuantizeOp>(from)) { // its amax
       value.replaceAllUsesWith(now);
     } else {
@@ -182,8 +175,6 @@ void Rewriter::run(int64_t rows) {
   if (chain.gradient) {
     ops.push_back(chain.gradient);
     argumentFor(chain.gradient.getWeight());
-    if (!chain.wgrads.empty())
-      returned.push_back(chain.gradient.getDlogits());
   }
   for (QuantizeOp cast : chain.casts) {
     ops.push_back(cast);

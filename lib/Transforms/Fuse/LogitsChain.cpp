@@ -123,8 +123,9 @@ LogicalResult Matcher::matchGradient() {
     auto gemm = dyn_cast<MatmulOp>(reader);
     if (gemm && gemm.getA() == gradient.getDlogits() && isGemmOfRows(gemm))
       chain.dgrads.push_back(gemm);
-    else if (gemm && !gemm.getAlpha())
-      chain.wgrads.push_back(gemm);
+    else if (gemm)
+      return fail("a GEMM reads the gradient of all logits, which takes as "
+                  "much memory");
     else if (!isa<AmaxOp>(reader)) // of a scale, which matchCast checks
       return fail(nameOf(reader) + " reads the gradient of the logits");
   }

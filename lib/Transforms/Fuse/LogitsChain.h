@@ -18,8 +18,6 @@ struct LogitsChain {
   CrossEntropyWeightOp weight;
   SmallVector<QuantizeOp, 2> casts;
   SmallVector<Operation *, 1> dgrads;
-  /// GEMMs that read the gradient of all logits.
-  SmallVector<MatmulOp, 1> wgrads;
 
   Value logits() { return loss.getLogits(); }
   RankedTensorType type() {

@@ -243,46 +243,84 @@ TEST_P(Pointwise, BiasGradValues) {
       }
 }
 
-// lse: exp within 2 ulp, the difference x - max exact to 1 rounding of a number
-// below 32, a lane sum of at most vocab / 256 + 9 roundings, log within 1 ulp.
+// lse: exp within 2 ulp, differences of numbers below 32 with one rounding
+// each, a lane with a scaling for each of its runs and eight additions, a tree,
+// log within 1 ulp. The differences that a term is scaled by add up to less
+// than 32.
 TEST_P(Pointwise, CrossEntropyValues) {
-  const int64_t tokens = 300, vocab = 517;
+  const int64_t tokens = 100;
   const int32_t ignore = -100;
-  for (int32_t type : kTypes) {
-    const Array logits = makeArray("normal", type, tokens * vocab);
-    std::vector<int32_t> targets(tokens);
-    for (int64_t t = 0; t < tokens; ++t)
-      targets[t] = t % 11 == 0 ? ignore : t % 13 == 0 ? 517 : (t * 31) % vocab;
-    Array loss(TE_RT_F32, 1), lse(TE_RT_F32, tokens), each(TE_RT_F32, tokens);
-    auto run = [&] {
-      device().run(
-          TE_PLAN(cross_entropy, tokens, vocab, type, ignore),
-          {in(logits.bytes), in(targets), out(lse.bytes), out(each.bytes)});
-      device().run(TE_PLAN(cross_entropy_mean, tokens, vocab, ignore),
-                   {in(each.bytes), in(targets), out(loss.bytes)});
-    };
-    run();
-    double sum = 0;
-    int count = 0;
-    for (int64_t t = 0; t < tokens; ++t) {
-      double total = 0;
-      for (int64_t v = 0; v < vocab; ++v)
-        total += std::exp(logits.at(t * vocab + v));
-      const double expected = std::log(total);
-      expectNear(expected, (32 + 2 + 4 + 517.0 / 256 + 9 + 2 * 8) * kU, lse, t,
-                 "lse");
-      if (targets[t] == ignore || targets[t] >= vocab) {
-        EXPECT_EQ(each.at(t), 0) << "an ignored token has a loss";
-        continue;
+  for (int64_t vocab : {517, 9000})
+    for (int32_t type : kTypes) {
+      Array logits = makeArray("normal", type, tokens * vocab);
+      // Maxima that grow along the row, and columns that are masked.
+      for (int64_t v = 0; v < vocab; ++v) {
+        logits.set(vocab + v, 20.0f * v / vocab);
+        if (v % 8 != 3 || v < vocab / 2)
+          logits.set(2 * vocab + v, -INFINITY);
       }
-      sum += expected - logits.at(t * vocab + targets[t]);
-      ++count;
-    }
-    expectNear(sum / count, 128 * kU * 16, loss, 0, "loss");
+      std::vector<int32_t> targets(tokens);
+      for (int64_t t = 0; t < tokens; ++t)
+        targets[t] = t % 11 == 0   ? ignore
+                     : t % 13 == 0 ? vocab
+                                   : (t * 31) % vocab;
+      targets[2] = ignore;
+      Array loss(TE_RT_F32, 1), lse(TE_RT_F32, tokens), each(TE_RT_F32, tokens);
+      auto run = [&] {
+        device().run(
+            TE_PLAN(cross_entropy, tokens, vocab, type, ignore),
+            {in(logits.bytes), in(targets), out(lse.bytes), out(each.bytes)});
+        device().run(TE_PLAN(cross_entropy_mean, tokens, vocab, ignore),
+                     {in(each.bytes), in(targets), out(loss.bytes)});
+      };
+      run();
+      const double runs = std::ceil(vocab / 2048.0) + 1;
+      const double bound = 2 * 32 + runs * (4 + 1 + 8) + 9 + 2 * 8;
+      double sum = 0;
+      int count = 0;
+      for (int64_t t = 0; t < tokens; ++t) {
+        double total = 0;
+        for (int64_t v = 0; v < vocab; ++v)
+          total += std::exp(logits.at(t * vocab + v));
+        const double expected = std::log(total);
+        expectNear(expected, bound * kU, lse, t, "lse");
+        if (targets[t] == ignore || targets[t] >= vocab) {
+          EXPECT_EQ(each.at(t), 0) << "an ignored token has a loss";
+          continue;
+        }
+        sum += expected - logits.at(t * vocab + targets[t]);
+        ++count;
+      }
+      expectNear(sum / count, 128 * kU * 16, loss, 0, "loss");
 
-    std::fill(targets.begin(), targets.end(), ignore);
-    run();
-    EXPECT_EQ(loss.at(0), 0) << "no token counts";
+      std::fill(targets.begin(), targets.end(), ignore);
+      run();
+      EXPECT_EQ(loss.at(0), 0) << "no token counts";
+    }
+}
+
+// A row without a finite sum of exponentials has no loss, wherever the element
+// is that makes it so.
+TEST_P(Pointwise, CrossEntropyOfExceptionalRows) {
+  const int64_t vocab = 5000;
+  for (int32_t type : kTypes) {
+    Array logits = makeArray("normal", type, 5 * vocab);
+    logits.set(0 * vocab + 4321, INFINITY);
+    logits.set(1 * vocab + 7, NAN);
+    logits.set(2 * vocab + 4999, NAN);
+    for (int64_t v = 0; v < vocab; ++v) {
+      logits.set(3 * vocab + v, -INFINITY);
+      logits.set(4 * vocab + v, v == 4999 ? 2.0f : -INFINITY);
+    }
+    const std::vector<int32_t> targets(5, 4999);
+    Array lse(TE_RT_F32, 5), each(TE_RT_F32, 5);
+    device().run(
+        TE_PLAN(cross_entropy, 5, vocab, type, -100),
+        {in(logits.bytes), in(targets), out(lse.bytes), out(each.bytes)});
+    for (int64_t t = 0; t < 4; ++t)
+      EXPECT_TRUE(std::isnan(each.at(t))) << "row " << t;
+    EXPECT_EQ(lse.at(4), 2.0f);
+    EXPECT_EQ(each.at(4), 0.0f);
   }
 }
 

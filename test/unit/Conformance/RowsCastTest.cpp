@@ -119,6 +119,61 @@ TEST_P(RowsCast, EqualsThatOfAllRows) {
         }
 }
 
+// The gradient of logits is cast without being stored, to the same bytes.
+TEST_P(RowsCast, OfTheGradientOfLogits) {
+  int turn = 0;
+  for (const Shape s : {Shape{400, 272, 128}, Shape{130, 37, 128}})
+    for (int32_t scheme : {TE_RT_PER_TENSOR, TE_RT_BLOCK_1X128})
+      for (int32_t fp8 : {TE_RT_F8E4M3FN, TE_RT_F8E5M2})
+        for (const char *kind : {"normal", "nan", "wide"}) {
+          const int32_t type = kTypes[turn++ % 3];
+          const bool perTensor = scheme == TE_RT_PER_TENSOR;
+          const int64_t first = s.step, rows = s.rows - first;
+          const Array logits = makeArray(kind, type, rows * s.cols, turn);
+          const std::vector<float> weight = {0.25f}, scale = {3.5f},
+                                   lse(rows, 1.25f);
+          std::vector<int32_t> targets(rows);
+          for (int64_t t = 0; t < rows; ++t)
+            targets[t] = t % 5 == 0 ? -100 : t * 31 % s.cols;
+          const std::vector<Buffer> inputs = {in(weight), in(logits.bytes),
+                                              in(targets), in(lse)};
+          Array gradient(type, rows * s.cols);
+          auto buffers = inputs;
+          buffers.push_back(out(gradient.bytes));
+          device().run(
+              TE_PLAN(cross_entropy_backward, rows, s.cols, type, -100),
+              buffers);
+          Usages apart(scheme, rows, s.cols, s.rows), fused = apart;
+          const auto outputs = [&](Usages &to) {
+            return std::vector<Buffer>{perTensor ? in(scale) : none(),
+                                       out(to.row),
+                                       out(to.rowScale),
+                                       out(to.col),
+                                       out(to.colScale),
+                                       perTensor ? out(to.amax) : none()};
+          };
+          buffers = outputs(apart);
+          buffers.insert(buffers.begin(), in(gradient.bytes));
+          device().run(TE_PLAN(quantize_rows, rows, s.cols, s.rows, first, type,
+                               fp8, scheme, !perTensor, 0.0f),
+                       buffers);
+          buffers = outputs(fused);
+          buffers.insert(buffers.begin(), inputs.begin(), inputs.end());
+          device().run(TE_PLAN(cross_entropy_backward_quantize, rows, s.cols,
+                               s.rows, first, type, fp8, scheme, !perTensor,
+                               0.0f, -100),
+                       buffers);
+          EXPECT_EQ(apart.row, fused.row);
+          EXPECT_EQ(apart.col, fused.col);
+          EXPECT_EQ(apart.amax, fused.amax);
+          const auto isSame = [](const auto &a, const auto &b) {
+            return std::memcmp(a.data(), b.data(), 4 * a.size()) == 0;
+          };
+          EXPECT_TRUE(isSame(apart.rowScale, fused.rowScale));
+          EXPECT_TRUE(isSame(apart.colScale, fused.colScale));
+        }
+}
+
 TE_FOR_EACH_BACKEND(RowsCast);
 
 } // namespace

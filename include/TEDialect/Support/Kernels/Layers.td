@@ -34,15 +34,15 @@ def bias_grad : Kernel<Layers> {
 
 def cross_entropy : Kernel<Layers> {
   let Description = [{
-    lse[t] = max + log(lane sum of exp(x - max)) of row t of the logits, and token_loss[t]
-    = lse[t] - logits[t, target]. Tokens whose target is `ignore_index` or outside
+    lse[t] = M + log(sum of exponentials) of row t of the logits, and token_loss[t] =
+    lse[t] - logits[t, target]. Tokens whose target is `ignore_index` or outside
     [0, vocab) are ignored; their token_loss is 0.
   }];
   let Parameters = (parameters Dim:$tokens, Count:$vocab, WideType:$type, AnyInt32:$ignore_index);
   let Buffers = (buffers In<["tokens", "vocab"], "type">:$logits, In<["tokens"], "i32">:$targets,
                          Out<["tokens"], "f32">:$lse, Out<["tokens"], "f32">:$token_loss);
   let Relations = [Fits<"tokens", "vocab">];
-  let Meaning = 2;
+  let Meaning = 3;
 }
 
 def cross_entropy_mean : Kernel<Layers> {
@@ -78,6 +78,28 @@ def cross_entropy_backward : Kernel<Layers> {
   let Relations = [Fits<"tokens", "vocab">];
   let Reuses = [MayReuse<"dlogits", "logits">];
   let Meaning = 2;
+}
+
+def cross_entropy_backward_quantize : Kernel<Layers> {
+  let Description = [{
+    Casts what cross_entropy_backward computes for `rows` tokens, rounded to `type`, as
+    quantize_rows casts rows of a matrix. The rounded gradient is not stored in memory.
+  }];
+  let Parameters = (parameters Dim:$rows, Dim:$cols, Dim:$whole_rows, Dim:$first_row,
+                               WideType:$type, Fp8Type:$fp8_type,
+                               SchemeFrom<PerTensor, Block1x128>:$scheme, Flag:$pow2_scales,
+                               NonNegative:$amax_epsilon, AnyInt32:$ignore_index);
+  let Buffers = (buffers In<["1"], "f32">:$weight, In<["rows", "cols"], "type">:$logits,
+                         In<["rows"], "i32">:$targets, In<["rows"], "f32">:$lse,
+                         InOpt<["1"], "f32">:$scale,
+                         OutOpt<["rows", "cols"], "fp8_type">:$row,
+                         OutOpt<["scales(scheme, rows, cols, 1)"], "f32">:$row_scale,
+                         OutOpt<["cols", "whole_rows"], "fp8_type">:$col,
+                         OutOpt<["scales(scheme, whole_rows, cols, 0)"], "f32">:$col_scale,
+                         OutOpt<["1"], "f32">:$amax);
+  let Relations = [Fits<"rows", "cols">, Fits<"whole_rows", "cols">,
+                   Multiple<"first_row", "128">];
+  let HasRule = 1;
 }
 
 def embedding : Kernel<Layers> {

@@ -117,7 +117,7 @@ def ChunkLogitsPass : Pass<"te-chunk-logits", "func::FuncOp"> {
     gradient of the logits from a bound of its amax, `te.cross_entropy_weight`, because the
     amax is not known before the last row. The pass declines, with a remark, if anything
     else reads the logits or their gradient (a result of the program, a bias
-    gradient), if the cast is not of `per_tensor` or `block_1x128`, if scales are
+    gradient, a wgrad in high precision), if the cast is not of `per_tensor` or `block_1x128`, if scales are
     reduced over ranks, and for f16 unless the cotangent is 1. It runs after
     te-fuse-amax, which finds the amaxes that casts measure, and before
     te-fuse-residual-add. It can be skipped.

@@ -8,6 +8,7 @@
 #define TE_RUNTIME_KERNELS_CAST_CAST_ARGS_H
 
 #include "Kernels/Activation/activation_args.h"
+#include "Kernels/CrossEntropy/cross_entropy_args.h"
 
 #include <cstdint>
 
@@ -60,6 +61,13 @@ struct ActivationQuantizeArgs {
   int32_t pow2;
   float epsilon;
   ActivationKind act;
+};
+
+/// Casts the gradient of logits; `cast.x` is not used.
+struct CrossEntropyQuantizeArgs {
+  CrossEntropyArgs loss;
+  QuantizeArgs cast;
+  uint32_t colTiles;
 };
 
 /// Computes one amax for each matrix.

@@ -8,32 +8,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Kernels/Cast/tile.cuh"
+#include "Kernels/Cast/tensor_tile.cuh"
 
 namespace te::rt::cuda {
 namespace {
-
-/// The running maximum and the number of finished blocks of every plan. Both
-/// are zero again when a launch ends, so no launch has to clear them first.
-__device__ uint32_t amaxBits[kAmaxSlots];
-__device__ uint32_t amaxBlocksDone[kAmaxSlots];
-
-/// One thread of every block calls it with the maximum of the block. `amax`
-/// gets the maximum of the row of blocks.
-__device__ __forceinline__ void finishAmax(float blockAmax, uint32_t slot,
-                                           float *amax) {
-  slot = (slot + blockIdx.y) % kAmaxSlots;
-  amax += blockIdx.y;
-  // The bits of magnitudes have the same order as the magnitudes. The block
-  // whose count completes the grid sees the maximum of every other block,
-  // because each block wrote it before its fence.
-  atomicMax(&amaxBits[slot], __float_as_uint(blockAmax));
-  __threadfence();
-  if (atomicInc(&amaxBlocksDone[slot], gridDim.x - 1) == gridDim.x - 1) {
-    __threadfence();
-    *amax = __uint_as_float(atomicExch(&amaxBits[slot], 0));
-  }
-}
 
 template <typename T>
 __device__ __forceinline__ void amax(const AmaxArgs &args) {
@@ -95,15 +73,6 @@ template <typename T> struct PlainElement {
   }
 };
 
-/// The outputs of the matrix of this block.
-__device__ __forceinline__ QuantizeOutputs outputs(const QuantizeArgs &args) {
-  return {.row = ofMatrix(args.out.row, args.strides.row),
-          .rowScale = ofMatrix(args.out.rowScale, args.strides.rowScale),
-          .col = ofMatrix(args.out.col, args.strides.col),
-          .colScale = ofMatrix(args.out.colScale, args.strides.colScale),
-          .colPitch = args.out.colPitch};
-}
-
 template <typename T, bool kAligned, typename Position>
 __device__ __forceinline__ void load(const QuantizeArgs &args,
                                      const Position &at, Tile<T> &tile) {
@@ -122,24 +91,7 @@ struct QuantizeTensorBody {
   __device__ __forceinline__ void operator()(const Position &at) const {
     Tile<T> tile;
     load<T, kAligned>(args, at, tile);
-    float scale = args.scale[blockIdx.y];
-    if (args.fromAmax)
-      scale = math::computeScale(scale, F8::max, args.pow2, args.epsilon,
-                                 math::kFloatMax);
-    const QuantizeOutputs out = outputs(args);
-    if (blockIdx.x == 0 && threadIdx.x == 0) {
-      if (out.rowScale)
-        *out.rowScale = __frcp_rn(scale);
-      if (out.colScale)
-        *out.colScale = __frcp_rn(scale);
-    }
-    // Elements outside the matrix were loaded as zero.
-    if constexpr (kMeasures) {
-      const float amax = tileAmax(tile, at, tileShared());
-      if (threadIdx.x == 0)
-        finishAmax(amax, args.amaxSlot, args.amax);
-    }
-    quantizeTileUniform<T, F8, kAligned>(tile, at, out, scale, tileShared());
+    quantizeTensorTile<F8, kAligned, kMeasures>(args, at, tile);
   }
 };
 template <typename T, typename F8, bool kAligned>
@@ -154,7 +106,7 @@ template <typename T, typename F8, bool kAligned> struct QuantizeBlock1x128 {
   __device__ __forceinline__ void operator()(const Position &at) const {
     Tile<T> tile;
     load<T, kAligned>(args, at, tile);
-    quantizeTile1x128<T, F8, kAligned>(tile, at, outputs(args), args.pow2,
+    quantizeTile1x128<T, F8, kAligned>(tile, at, outputsOf(args), args.pow2,
                                        args.epsilon, tileShared());
   }
 };
@@ -181,7 +133,7 @@ template <typename T, typename F8, bool kAligned> struct QuantizeBlock128x128 {
     load<T, kAligned>(args, at, tile);
     const float scale = blockScale<T, F8>(tileAmax(tile, at, tileShared()),
                                           args.pow2, args.epsilon);
-    const QuantizeOutputs out = outputs(args);
+    const QuantizeOutputs out = outputsOf(args);
     if (threadIdx.x == 0) {
       const float inverse = __frcp_rn(scale);
       const int64_t rowTiles = (args.rows + kTile - 1) / kTile;

@@ -2,6 +2,7 @@
 
 #include "Cuda/CudaBackend.h"
 
+#include "Core/Formulas.h"
 #include "Kernels/CrossEntropy/cross_entropy_args.h"
 #include "Kernels/Pointwise/KernelLookup.h"
 
@@ -33,7 +34,7 @@ Status plan_cross_entropy(const CudaDevice &device,
   LaunchConfig config;
   TE_RT_RETURN_IF_FAILED(
       findTyped(device, "te_cross_entropy", {params.type}, &config));
-  config.block = kLseBlock;
+  config.block = kLanes;
   TE_RT_RETURN_IF_FAILED(setGrid(params.tokens, &config));
   *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
     CrossEntropyArgs args = argumentsOf(params);
@@ -41,7 +42,7 @@ Status plan_cross_entropy(const CudaDevice &device,
     args.targets = static_cast<const int32_t *>(buffers[b::targets]);
     args.lse = static_cast<float *>(buffers[b::lse]);
     args.tokenLoss = static_cast<float *>(buffers[b::token_loss]);
-    args.vectors = params.vocab % 2 == 0 && areAligned({args.logits});
+    args.vectors = params.vocab % kExpRun == 0 && areAligned({args.logits});
     return launch(config, args);
   });
   return Status::ok();

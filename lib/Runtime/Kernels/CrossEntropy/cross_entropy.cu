@@ -1,9 +1,9 @@
 //===- cross_entropy.cu - softmax cross entropy and its gradient ----------===//
 //
-// te_cross_entropy_<type>: a block computes a row, and each thread two of the
-// 256 lanes of a row sum (Kernels.td), in one pass for the maximum and one for
-// the sum. te_cross_entropy_mean: one block, with one lane per thread. Only the
-// logarithm may differ from the reference backend.
+// te_cross_entropy_<type>: a block reads a row once, and each thread has one of
+// the 256 lanes of its sum of exponentials (Kernels.td). te_cross_entropy_mean:
+// one block, with one lane per thread. Only the logarithm may differ from the
+// reference backend.
 //
 // te_cross_entropy_weight computes dloss / count in one block;
 // te_cross_entropy_backward_<type> is elementwise.
@@ -11,18 +11,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "Core/Formulas.h"
-#include "Kernels/Activation/fast_math.cuh"
-#include "Kernels/CrossEntropy/cross_entropy_args.h"
-#include "Kernels/Device/elements.cuh"
+#include "Kernels/CrossEntropy/logit_gradient.cuh"
 #include "Kernels/Norm/lane_sum.cuh"
 
 namespace te::rt::cuda {
 namespace {
-
-__device__ __forceinline__ bool counts(const CrossEntropyArgs &args,
-                                       int32_t target) {
-  return target != args.ignoreIndex && target >= 0 && target < args.vocab;
-}
 
 /// Warp 0 reduces the 256 lanes in shared memory as a tree, and returns the
 /// sum.
@@ -34,80 +27,94 @@ __device__ __forceinline__ float treeSum(const float *lanes) {
   return sum.total();
 }
 
-/// Elements of a row that a thread loads before it uses any.
-constexpr int kBatch = 16;
+/// What the exponentials of a lane, whose maximum is `max`, are taken from.
+__device__ __forceinline__ float baseOf(float max) {
+  return max == -math::kInfinity ? 0.0f : max;
+}
 
-/// Calls visit(values) for the elements of this thread's two lanes, in order
-/// and alternately; after the end of the row they are -inf. V elements are
-/// consecutive: the lanes are V * thread + j % 2 for V = 2, and
-/// thread + 128 * (j % 2) for V = 1.
-template <typename T, int V, typename Visit>
-__device__ __forceinline__ void forBatches(const T *row, int64_t vocab,
-                                           Visit visit) {
-  constexpr int kStep = kLseBlock * V;
-  for (int64_t base = threadIdx.x * V; base < vocab;
-       base += kBatch / V * kStep) {
-    Run<T, V> runs[kBatch / V];
+/// One lane of a sum of exponentials (Kernels.td).
+struct ExpLane {
+  float max = -math::kInfinity, sum = 0.0f;
+
+  /// Takes a run. Elements after the end of the row are -inf, which add
+  /// nothing.
+  __device__ __forceinline__ void add(float (&x)[kExpRun]) {
+    const float before = max;
 #pragma unroll
-    for (int u = 0; u < kBatch / V; ++u)
-      if (base + u * kStep < vocab)
-        runs[u] = Run<T, V>::load(row + base + u * kStep);
-    float values[kBatch];
+    for (int k = 0; k < kExpRun; ++k)
+      max = x[k] > max ? x[k] : max;
+    const float base = baseOf(max);
+    // Without a new maximum the factor is exp(0) = 1, or the sum is 0.
+    if (max != before)
+      sum = sum * math::exp(before - base);
 #pragma unroll
-    for (int u = 0; u < kBatch / V; ++u) {
-      float run[V];
-      runs[u].unpack(run);
+    for (int k = 0; k < kExpRun; ++k)
+      x[k] = x[k] - base;
+    expOf(x, x);
 #pragma unroll
-      for (int k = 0; k < V; ++k)
-        values[u * V + k] =
-            base + u * kStep < vocab ? run[k] : -math::kInfinity;
-    }
-    visit(values);
+    for (int k = 0; k < kExpRun; ++k)
+      sum = sum + x[k];
+  }
+};
+
+/// The maximum over the block, in all of its threads.
+__device__ __forceinline__ float blockMax(float value) {
+  __shared__ float warps[kLanes / 32];
+#pragma unroll
+  for (int distance = 16; distance != 0; distance /= 2)
+    value = fmaxf(value, __shfl_xor_sync(~0u, value, distance));
+  if (threadIdx.x % 32 == 0)
+    warps[threadIdx.x / 32] = value;
+  __syncthreads();
+  value = warps[0];
+#pragma unroll
+  for (int k = 1; k < kLanes / 32; ++k)
+    value = fmaxf(value, warps[k]);
+  return value;
+}
+
+/// A run of a row from element v on.
+template <typename T, bool kVectors>
+__device__ __forceinline__ Run<T, kExpRun> loadRun(const T *row, int64_t v,
+                                                   int64_t vocab) {
+  if constexpr (kVectors) {
+    return Run<T, kExpRun>::load(row + v);
+  } else {
+    float x[kExpRun];
+#pragma unroll
+    for (int k = 0; k < kExpRun; ++k)
+      x[k] = v + k < vocab ? toFloat(row[v + k]) : -math::kInfinity;
+    return Run<T, kExpRun>::pack(x);
   }
 }
 
-template <typename T, int V>
+template <typename T, bool kVectors>
 __device__ __forceinline__ void logSumExp(const CrossEntropyArgs &args) {
-  __shared__ float lanes[2 * kLseBlock];
-  __shared__ float rowMax;
+  // Runs that a thread loads before it uses any.
+  constexpr int kUnroll = 8 / sizeof(T);
+  constexpr int64_t kStep = kLanes * kExpRun;
+  __shared__ float lanes[kLanes];
   const int64_t token = blockIdx.x;
   const T *row = static_cast<const T *>(args.logits) + token * args.vocab;
 
-  float max = -math::kInfinity;
-  forBatches<T, V>(row, args.vocab, [&](const float (&x)[kBatch]) {
+  ExpLane lane;
+  for (int64_t v = threadIdx.x * kExpRun; v < args.vocab;
+       v += kUnroll * kStep) {
+    Run<T, kExpRun> runs[kUnroll];
 #pragma unroll
-    for (int j = 0; j < kBatch; ++j)
-      max = x[j] > max ? x[j] : max;
-  });
-  lanes[threadIdx.x] = max;
-  __syncthreads();
-  if (threadIdx.x < 32) {
+    for (int u = 0; u < kUnroll; ++u)
+      if (v + u * kStep < args.vocab)
+        runs[u] = loadRun<T, kVectors>(row, v + u * kStep, args.vocab);
 #pragma unroll
-    for (int k = 1; k < kLseBlock / 32; ++k)
-      max = fmaxf(max, lanes[k * 32 + threadIdx.x]);
-#pragma unroll
-    for (int distance = 16; distance != 0; distance /= 2)
-      max = fmaxf(max, __shfl_xor_sync(~0u, max, distance));
-    if (threadIdx.x == 0)
-      rowMax = max;
+    for (int u = 0; u < kUnroll; ++u)
+      if (v + u * kStep < args.vocab) {
+        float x[kExpRun];
+        runs[u].unpack(x);
+        lane.add(x);
+      }
   }
-  __syncthreads();
-  max = rowMax;
-
-  float sum[2] = {};
-  forBatches<T, V>(row, args.vocab, [&](float (&x)[kBatch]) {
-#pragma unroll
-    for (int j = 0; j < kBatch; ++j)
-      x[j] = x[j] - max;
-    expOf(x, x);
-    // After the end of the row, exp(-inf) adds nothing.
-#pragma unroll
-    for (int j = 0; j < kBatch; ++j)
-      sum[j % 2] = sum[j % 2] + x[j];
-  });
-#pragma unroll
-  for (int k = 0; k < 2; ++k)
-    lanes[V == 2 ? 2 * threadIdx.x + k : threadIdx.x + k * kLseBlock] = sum[k];
+  const float max = blockMax(lane.max);
+  lanes[threadIdx.x] = lane.sum * math::exp(lane.max - baseOf(max));
   __syncthreads();
   if (threadIdx.x < 32) {
     const float total = treeSum(lanes);
@@ -124,9 +131,9 @@ __device__ __forceinline__ void logSumExp(const CrossEntropyArgs &args) {
 template <typename T>
 __device__ __forceinline__ void logSumExp(const CrossEntropyArgs &args) {
   if (args.vectors)
-    logSumExp<T, 2>(args);
+    logSumExp<T, true>(args);
   else
-    logSumExp<T, 1>(args);
+    logSumExp<T, false>(args);
 }
 
 /// The number of tokens that count, over all threads of the block.
@@ -160,25 +167,6 @@ __device__ __forceinline__ void meanLoss(const CrossEntropyArgs &args) {
   }
 }
 
-/// N logits, from `v` on, of a token that counts.
-template <typename T, int N>
-__device__ __forceinline__ void logitGrad(const Run<T, N> &logits, int64_t v,
-                                          int32_t target, float lse,
-                                          float weight, T *to) {
-  // A target has 32 bits, so the columns that it can name have 32 bits too.
-  const int32_t hit = static_cast<int32_t>(target - v);
-  float x[N];
-  logits.unpack(x);
-#pragma unroll
-  for (int k = 0; k < N; ++k)
-    x[k] = x[k] - lse;
-  expOf(x, x);
-#pragma unroll
-  for (int k = 0; k < N; ++k)
-    x[k] = (k == hit ? x[k] - 1.0f : x[k]) * weight;
-  Run<T, N>::pack(x).store(to);
-}
-
 template <typename T, int N>
 __device__ __forceinline__ void logitGrads(const CrossEntropyArgs &args) {
   constexpr int kUnroll = kLogitGradElements / N;
@@ -187,27 +175,22 @@ __device__ __forceinline__ void logitGrads(const CrossEntropyArgs &args) {
                              (kUnroll * kLogitGradBlock) +
                          threadIdx.x) *
                         N;
-  const T *logits = static_cast<const T *>(args.logits) + token * args.vocab;
+  const LogitGradient<T> gradient(args);
+  const TokenGradient<T> row = gradient.row(token);
+  const T *logits = gradient.at(token, 0);
   T *to = static_cast<T *>(args.dlogits) + token * args.vocab;
-  const int32_t target = args.targets[token];
-  const bool counted = counts(args, target);
-  const float lse = args.lse[token], weight = *args.weight;
   Run<T, N> runs[kUnroll] = {};
 #pragma unroll
   for (int u = 0; u < kUnroll; ++u) {
     const int64_t v = first + u * (kLogitGradBlock * N);
-    if (counted && v < args.vocab)
+    if (row.counted && v < args.vocab)
       runs[u] = Run<T, N>::load(logits + v);
   }
 #pragma unroll
   for (int u = 0; u < kUnroll; ++u) {
     const int64_t v = first + u * (kLogitGradBlock * N);
-    if (v >= args.vocab)
-      continue;
-    if (counted)
-      logitGrad<T, N>(runs[u], v, target, lse, weight, to + v);
-    else
-      runs[u].store(to + v); // still zero
+    if (v < args.vocab)
+      row.compute(runs[u], v).store(to + v);
   }
 }
 
@@ -224,6 +207,7 @@ crossEntropyBackward(const CrossEntropyArgs &args) {
 } // namespace te::rt::cuda
 
 using namespace te::rt::cuda;
+using te::rt::kLanes;
 
 extern "C" __global__ void __launch_bounds__(kMeanBlock)
     te_cross_entropy_mean(const __grid_constant__ CrossEntropyArgs args) {
@@ -238,7 +222,7 @@ extern "C" __global__ void __launch_bounds__(kMeanBlock)
 }
 
 #define TE_CROSS_ENTROPY(type, T)                                              \
-  extern "C" __global__ void __launch_bounds__(kLseBlock)                      \
+  extern "C" __global__ void __launch_bounds__(kLanes, kLseBlocksPerSm)        \
       te_cross_entropy_##type(const __grid_constant__ CrossEntropyArgs args) { \
     logSumExp<T>(args);                                                        \
   }                                                                            \

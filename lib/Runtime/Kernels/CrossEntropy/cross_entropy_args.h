@@ -24,10 +24,11 @@ struct CrossEntropyArgs {
   int64_t vocab;
   int32_t ignoreIndex;
   uint32_t blocksPerRow; // of the backward; its grid is tokens * blocksPerRow
-  bool vectors;          // pairs (forward), 16 bytes (backward) are aligned
+  bool vectors;          // whether 16 bytes are aligned
 };
 
-inline constexpr int kLseBlock = 128;
+/// Blocks of 256 lanes that a multiprocessor runs beside each other.
+inline constexpr int kLseBlocksPerSm = 4;
 inline constexpr int kMeanBlock = 256;
 inline constexpr int kLogitGradBlock = 256;
 /// Elements that one thread of the backward computes.

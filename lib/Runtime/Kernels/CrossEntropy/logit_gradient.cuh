@@ -1,0 +1,64 @@
+//===- logit_gradient.cuh - the gradient of cross entropy -----------------===//
+
+#ifndef TE_RUNTIME_KERNELS_CROSSENTROPY_LOGIT_GRADIENT_CUH
+#define TE_RUNTIME_KERNELS_CROSSENTROPY_LOGIT_GRADIENT_CUH
+
+#include "Kernels/Activation/fast_math.cuh"
+#include "Kernels/CrossEntropy/cross_entropy_args.h"
+#include "Kernels/Device/elements.cuh"
+
+namespace te::rt::cuda {
+
+/// Whether a token with this target counts.
+__device__ __forceinline__ bool counts(const CrossEntropyArgs &args,
+                                       int32_t target) {
+  return target != args.ignoreIndex && target >= 0 && target < args.vocab;
+}
+
+/// The gradient of the logits of one token.
+template <typename T> struct TokenGradient {
+  int32_t target;
+  bool counted;
+  float lse, weight;
+
+  /// The gradient of N logits from column v on.
+  template <int N>
+  __device__ __forceinline__ Run<T, N> compute(const Run<T, N> &logits,
+                                               int64_t v) const {
+    if (!counted)
+      return {};
+    // A target has 32 bits, so the columns that it can name have 32 bits too.
+    const int32_t hit = static_cast<int32_t>(target - v);
+    float x[N];
+    logits.unpack(x);
+#pragma unroll
+    for (int k = 0; k < N; ++k)
+      x[k] = x[k] - lse;
+    expOf(x, x);
+#pragma unroll
+    for (int k = 0; k < N; ++k)
+      x[k] = (k == hit ? x[k] - 1.0f : x[k]) * weight;
+    return Run<T, N>::pack(x);
+  }
+};
+
+/// The gradient of all logits.
+template <typename T> struct LogitGradient {
+  const CrossEntropyArgs &args;
+  float weight;
+
+  __device__ explicit LogitGradient(const CrossEntropyArgs &args)
+      : args(args), weight(*args.weight) {}
+
+  __device__ __forceinline__ TokenGradient<T> row(int64_t token) const {
+    const int32_t target = args.targets[token];
+    return {target, counts(args, target), args.lse[token], weight};
+  }
+  __device__ __forceinline__ const T *at(int64_t token, int64_t v) const {
+    return static_cast<const T *>(args.logits) + token * args.vocab + v;
+  }
+};
+
+} // namespace te::rt::cuda
+
+#endif // TE_RUNTIME_KERNELS_CROSSENTROPY_LOGIT_GRADIENT_CUH
