@@ -30,7 +30,7 @@ MEASURED = {
     "h200-model-32-layers": ("28187d8", "2026-11-22"),
     "h200-moe": ("b8fc9de", "2026-11-21"),
     "h200-parallel": ("0fccedc", "2026-11-22"),
-    "h200-torch-llama": ("aa174c2", "2026-11-23"),
+    "h200-torch-llama-speed": ("45bcc5b", "2026-11-26"),
     "h200-host-cost": ("901c88e", "2026-11-22"),
 }
 NAMES = {
@@ -76,23 +76,38 @@ def pair(value):
 
 
 def rows_and_bars():
-    torch = read("h200-torch-llama")
-    ours, theirs = torch["runs"][0]["ms_forward_backward"], torch["runs"][1]["ms_forward_backward"]
+    torch = read("h200-torch-llama-speed")["rows"]
+    recipes = ("delayed", "current", "block")
+    row_of = lambda name: only(torch, row=name)
+    each = lambda value: ", ".join(f"{value(name)} ({name})" for name in recipes)
+    peer = row_of("torch")
+    factors = {name: peer["ms"] / row_of(f"te-{name}")["ms"] for name in recipes}
     yield (
         Row(
-            "transformers' Llama from PyTorch, 4 layers of Llama-8B's size, 8192 tokens: forward and backward, current scaling",
-            f"**{1 / torch['summary']['time_ratio']:.2f}x** ({ours:.1f} ms)",
-            f"`torch.compile` in bf16, with causal flash attention ({theirs:.1f} ms)",
-            "h200-torch-llama",
+            "transformers' Llama from PyTorch, 4 layers of Llama-8B's size, 128,256 words, 8192 tokens: forward and backward",
+            each(lambda name: f"**{factors[name]:.2f}x**"),
+            f"`torch.compile` in bf16, with causal flash attention ({peer['ms']:.1f} ms)",
+            "h200-torch-llama-speed",
         ),
-        Bar("transformers' Llama, against torch.compile", 1 / torch["summary"]["time_ratio"]),
+        Bar("transformers' Llama, against torch.compile", factors["current"]),
     )
     yield (
         Row(
+            "The same",
+            each(lambda name: f"**{row_of(f'transformer-engine-{name}')['ms'] / row_of(f'te-{name}')['ms']:.2f}x**"),
+            "TransformerEngine 2.20.2 with the same recipe, fused weights and its fused cross entropy",
+            "h200-torch-llama-speed",
+        ),
+        None,
+    )
+    memory = lambda name: row_of(name)["device_mib"]
+    yield (
+        Row(
             "The same: GPU memory in use after a step, without the weights",
-            f"**{torch['summary']['memory_ratio']:.2f}x**",
-            "`torch.compile` in bf16",
-            "h200-torch-llama",
+            f"**{memory('te-current') / memory('torch'):.2f}x**, "
+            f"**{memory('te-current') / memory('transformer-engine-current'):.2f}x** (current)",
+            "`torch.compile` in bf16, TransformerEngine",
+            "h200-torch-llama-speed",
         ),
         None,
     )
