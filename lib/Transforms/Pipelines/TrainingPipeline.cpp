@@ -95,6 +95,8 @@ void populateQuantize(OpPassManager &manager,
            : options.remat.getValue()}));
   OpPassManager &function = manager.nest<func::FuncOp>();
   function.addPass(createPairCastLayoutsPass());
+  // While GEMMs of quantised operands are one op.
+  function.addPass(createAccumulateDgradsPass());
   // While the casts are still the operands of the GEMMs.
   if (options.exposeCasts)
     function.addPass(createExposeCastsPass());

@@ -257,4 +257,25 @@ def SwizzleScalesPass : Pass<"te-swizzle-scales", "func::FuncOp"> {
   let statistics = [Statistic<"numSwizzled", "swizzled", "Operands swizzled">];
 }
 
+def AccumulateDgradsPass : Pass<"te-accumulate-dgrads", "func::FuncOp"> {
+  let summary = "add gradients of one input in the GEMM of a dgrad";
+  let description = [{
+    Layers that share an input, such as those of queries, keys and values, each
+    compute a gradient of it, and the gradients are added. The pass makes each
+    addition of two dgrads the `accumulate` operand of the later one, which adds in
+    f32 before it rounds: one rounding less, and no launch that only adds. GEMMs with
+    scales of blocks round before they add; `te-fuse-residual-add` makes the same
+    change for them, without another result. The pass does not depend on `fuse`.
+
+    ```mlir
+    %q = te.scaled_matmul %dq, %wq ... : ... -> tensor<256x512xbf16>
+    %dx = te.scaled_matmul %dk, %wk accumulate %q : tensor<256x512xbf16> ... : ... -> tensor<256x512xbf16>
+    ```
+  }];
+  let dependentDialects = ["::mlir::te::TEDialect"];
+  let statistics = [
+    Statistic<"numAccumulated", "num-accumulated", "additions moved into a dgrad">
+  ];
+}
+
 #endif // TEDIALECT_TRANSFORMS_QUANTIZE_PASSES
