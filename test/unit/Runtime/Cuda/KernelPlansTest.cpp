@@ -71,6 +71,15 @@ std::vector<int64_t> sizes(const std::string &name) {
     return {-1, 20};
   if (name == "alignment")
     return {256};
+  // Attention has many parameters.
+  if (name == "heads")
+    return {4};
+  if (name == "kv_heads")
+    return {2};
+  if (name == "head_dim" || name == "value_dim")
+    return {37, 64};
+  if (name == "boundaries")
+    return {0, 37};
   return {0, 37, 256};
 }
 
@@ -78,8 +87,8 @@ std::vector<int32_t> integers(const std::string &name) {
   if (name == "kind")
     return {TE_RT_GELU,   TE_RT_SILU,  TE_RT_RELU,          TE_RT_SRELU,
             TE_RT_SWIGLU, TE_RT_GEGLU, TE_RT_CLAMPED_SWIGLU};
-  // Two of the three parameters of scaled_matmul that few rules read.
-  if (name == "b_axis" || name == "swizzled")
+  // Parameters that few rules read.
+  if (name == "b_axis" || name == "swizzled" || name == "stream")
     return {1};
   // The operands of a GEMM, which have many combinations.
   if (name == "a_scheme" || name == "b_scheme")
