@@ -75,7 +75,7 @@ def pair(value):
     )
 
 
-def rows_and_bars():
+def rows_of_pytorch():
     torch = read("h200-torch-llama-speed")["rows"]
     recipes = ("delayed", "current", "block")
     row_of = lambda name: only(torch, row=name)
@@ -111,6 +111,10 @@ def rows_and_bars():
         ),
         None,
     )
+
+
+def rows_and_bars():
+    yield from rows_of_pytorch()
     step = read("h200-model-8-layers-1-gpu")["model"]
     bf16 = only(step, recipe="high_precision")
     factor = lambda rows, base, recipe, **more: (
