@@ -76,7 +76,9 @@ TE_XLA_API te_rt_status te_xla_program_counts(int64_t program, int64_t *runs,
                                               int64_t *instances);
 
 /* The handlers: XLA_FFI_Handler of xla/ffi/api/c_api.h, for the stage execute
-   on the platforms "cpu" and "CUDA". */
+   on the platforms "cpu" and "CUDA". A frame that is null, or whose API is,
+   runs nothing: no error can be made for it, so the result is null and only
+   te_xla_last_error names it. */
 struct XLA_FFI_Error;
 struct XLA_FFI_CallFrame;
 TE_XLA_API struct XLA_FFI_Error *

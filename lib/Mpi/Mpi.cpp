@@ -181,6 +181,8 @@ struct te_mpi {
 };
 
 te_rt_status te_mpi_create(te_mpi **result, char *message) {
+  if (!result)
+    return say(message, "'mpi' is null");
   *result = nullptr;
   auto mpi = std::make_unique<te_mpi>();
   int initialised = 0;
@@ -214,6 +216,8 @@ te_rt_status te_mpi_create(te_mpi **result, char *message) {
 }
 
 te_rt_status te_mpi_destroy(te_mpi *mpi, int64_t timeout, char *message) {
+  if (!mpi)
+    return TE_RT_OK;
   // MPI_Finalize waits forever for a process that does not come.
   std::vector<int> all(static_cast<size_t>(mpi->size));
   for (int r = 0; r < mpi->size; ++r)
@@ -231,17 +235,24 @@ te_rt_status te_mpi_destroy(te_mpi *mpi, int64_t timeout, char *message) {
 }
 
 void te_mpi_abort(te_mpi *mpi, int32_t exitCode) {
-  MPI_Abort(mpi->comm, exitCode);
+  if (mpi)
+    MPI_Abort(mpi->comm, exitCode);
   std::_Exit(exitCode);
 }
 
-int32_t te_mpi_size(const te_mpi *mpi) { return mpi->size; }
-int32_t te_mpi_rank(const te_mpi *mpi) { return mpi->rank; }
-int32_t te_mpi_local_rank(const te_mpi *mpi) { return mpi->localRank; }
+int32_t te_mpi_size(const te_mpi *mpi) { return mpi ? mpi->size : 0; }
+int32_t te_mpi_rank(const te_mpi *mpi) { return mpi ? mpi->rank : 0; }
+int32_t te_mpi_local_rank(const te_mpi *mpi) {
+  return mpi ? mpi->localRank : 0;
+}
 
 te_rt_status te_mpi_communicator(te_mpi *mpi, int32_t tag, const int32_t *ranks,
                                  int32_t size, te_rt_communicator *communicator,
                                  char *message) {
+  if (std::string null =
+          firstNull({{"mpi", mpi}, {"communicator", communicator}});
+      !null.empty())
+    return say(message, null);
   if (tag < 0 || tag > kMaxTag)
     return say(message, "expected 'tag' to be from 0 to " +
                             std::to_string(kMaxTag) + ", but got " +

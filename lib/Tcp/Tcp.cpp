@@ -465,11 +465,18 @@ static te_rt_status exchange(void *user, const void *send, int64_t stride,
 
 te_rt_status te_tcp_create(const te_tcp_options *options, te_tcp **result,
                            char *message) {
-  *result = nullptr;
+  if (result)
+    *result = nullptr;
   const auto refuse = [&](const std::string &text) {
-    say(message, text);
-    return TE_RT_INVALID_ARGUMENT;
+    return say(message, text);
   };
+  if (std::string null = firstNull({{"options", options}, {"tcp", result}});
+      !null.empty())
+    return refuse(null);
+  if (std::string null =
+          firstNull({{"host", options->host}, {"job", options->job}});
+      !null.empty())
+    return refuse(null);
   if (options->size < 1 || options->rank < 0 || options->rank >= options->size)
     return refuse("expected 'rank' to be from 0 to below 'size', but got " +
                   std::to_string(options->rank) + " and " +
@@ -493,6 +500,8 @@ te_rt_status te_tcp_create(const te_tcp_options *options, te_tcp **result,
 }
 
 te_rt_status te_tcp_destroy(te_tcp *job, int64_t timeout, char *message) {
+  if (!job)
+    return TE_RT_OK;
   te_tcp::Group all = {job, kJobTag, {}, job->rank};
   for (int r = 0; r < job->size; ++r)
     all.ranks.push_back(r);
@@ -506,6 +515,10 @@ te_rt_status te_tcp_destroy(te_tcp *job, int64_t timeout, char *message) {
 te_rt_status te_tcp_communicator(te_tcp *job, int32_t tag, const int32_t *ranks,
                                  int32_t size, te_rt_communicator *communicator,
                                  char *message) {
+  if (std::string null =
+          firstNull({{"tcp", job}, {"communicator", communicator}});
+      !null.empty())
+    return say(message, null);
   if (tag < 0)
     return say(message, "expected 'tag' to be zero or more, but got " +
                             std::to_string(tag));

@@ -237,14 +237,18 @@ public:
   /// Null where all is well.
   XLA_FFI_Error *bind(const char *what, int64_t count, void **buffers,
                       const std::vector<int32_t> &places) {
-    if (count != static_cast<int64_t>(places.size()))
+    if (count != static_cast<int64_t>(places.size()) || (count && !buffers))
       return invalid(frame, "expected " + std::to_string(places.size()) + " " +
                                 what + "s of '" + program.name + "', but got " +
                                 std::to_string(count));
-    for (int64_t i = 0; i < count; ++i)
-      if (XLA_FFI_Error *problem =
-              bind(what, *static_cast<XLA_FFI_Buffer *>(buffers[i]), places[i]))
+    for (int64_t i = 0; i < count; ++i) {
+      const auto *buffer = static_cast<XLA_FFI_Buffer *>(buffers[i]);
+      if (!buffer || (buffer->rank && !buffer->dims))
+        return invalid(frame, std::string(what) + " " + std::to_string(i) +
+                                  " of '" + program.name + "' is null");
+      if (XLA_FFI_Error *problem = bind(what, *buffer, places[i]))
         return problem;
+    }
     return nullptr;
   }
 
@@ -414,6 +418,13 @@ XLA_FFI_Error *execute(XLA_FFI_CallFrame *frame, bool cuda) {
 
 /// No exception may reach XLA, which is compiled without.
 XLA_FFI_Error *guarded(XLA_FFI_CallFrame *frame, bool cuda) {
+  // Errors are made by the API of the frame.
+  if (!frame || !frame->api) {
+    fail(TE_RT_INVALID_ARGUMENT,
+         std::string(cuda ? "te_xla_execute_cuda" : "te_xla_execute_cpu") +
+             ": '" + (frame ? "frame->api" : "frame") + "' is null");
+    return nullptr;
+  }
   try {
     return execute(frame, cuda);
   } catch (const std::exception &exception) {
@@ -447,6 +458,13 @@ te_rt_status te_xla_program_create(const te_rt_module *module,
   made->module = *module;
   for (int32_t i = 0; i < module->num_arguments; ++i) {
     const te_rt_argument_info &info = arguments[i];
+    if (!info.name || info.carried_input >= module->num_arguments)
+      return fail(TE_RT_INVALID_ARGUMENT,
+                  "te_xla_program_create: expected argument " +
+                      std::to_string(i) +
+                      " to have a name, and to be the next value of one of " +
+                      std::to_string(module->num_arguments) + ", but got " +
+                      std::to_string(info.carried_input));
     made->bytes.push_back(info.bytes);
     made->names.push_back(info.name);
     made->carried.push_back(info.carried_input < 0 ? i : info.carried_input);
@@ -474,11 +492,12 @@ te_rt_status te_xla_call_create(int64_t program,
                                 const te_xla_call_request *request,
                                 int64_t *call) {
   if (!request || !call || request->struct_size < sizeof(te_xla_call_request) ||
+      request->num_arguments < 0 || request->num_results < 0 ||
       (request->num_arguments && !request->argument_places) ||
       (request->num_results && !request->result_places))
     return fail(TE_RT_INVALID_ARGUMENT,
-                "te_xla_call_create: expected no null pointer, and a struct of "
-                "this release");
+                "te_xla_call_create: expected no null pointer, counts of zero "
+                "or more, and a struct of this release");
   std::shared_ptr<Program> found = tables().program(program);
   if (!found)
     return fail(TE_RT_INVALID_ARGUMENT,

@@ -5,7 +5,8 @@
 // (te_mpi_create) has no time limit.
 //
 // Calls are made by one thread at a time. A failed call writes a sentence to
-// `message`.
+// `message`, unless that is NULL; destroying NULL is allowed, and the numbers
+// of NULL are 0.
 //
 //===----------------------------------------------------------------------===//
 

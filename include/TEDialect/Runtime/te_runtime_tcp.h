@@ -6,7 +6,7 @@
 // waits without a time limit.
 //
 // Calls are made by one thread at a time. A failed call writes a sentence to
-// `message`.
+// `message`, unless that is NULL; destroying NULL is allowed.
 //
 //===----------------------------------------------------------------------===//
 

@@ -13,16 +13,30 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <initializer_list>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace te::rt {
 
-/// Writes `text` to `message`, TE_RT_MESSAGE_BYTES, and returns `status`.
+/// Writes `text` to `message`, TE_RT_MESSAGE_BYTES unless it is null, and
+/// returns `status`.
 inline te_rt_status say(char *message, const std::string &text,
                         te_rt_status status = TE_RT_INVALID_ARGUMENT) {
-  std::snprintf(message, TE_RT_MESSAGE_BYTES, "%s", text.c_str());
+  if (message)
+    std::snprintf(message, TE_RT_MESSAGE_BYTES, "%s", text.c_str());
   return status;
+}
+
+/// "'name' is null" for the first of these parameters of a function that is,
+/// else "".
+inline std::string
+firstNull(std::initializer_list<std::pair<const char *, const void *>> all) {
+  for (const auto &[name, pointer] : all)
+    if (!pointer)
+      return "'" + std::string(name) + "' is null";
+  return "";
 }
 
 /// "rank 1" or "ranks 1, 3".
@@ -44,6 +58,8 @@ struct GroupMembers {
 inline te_rt_status readMembers(const int32_t *ranks, int32_t size, int jobSize,
                                 int rank, GroupMembers *members,
                                 char *message) {
+  if (std::string null = firstNull({{"ranks", ranks}}); !null.empty())
+    return say(message, null);
   if (size < 1)
     return say(message, "expected 'size' to be one or more, but got " +
                             std::to_string(size));
