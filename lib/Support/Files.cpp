@@ -38,12 +38,15 @@ bool tryResize(std::vector<uint8_t> &bytes, uint64_t size) {
   if (size > bytes.max_size() ||
       (size > bytes.capacity() && !canAllocate(size)))
     return false;
-  bytes.resize(size);
-  return true;
+  std::string ignored;
+  return guarded(ignored, [&] {
+    bytes.resize(size);
+    return true;
+  });
 }
 
-bool readFile(const std::string &path, std::vector<uint8_t> &contents,
-              std::string &error) {
+static bool readWhole(const std::string &path, std::vector<uint8_t> &contents,
+                      std::string &error) {
   std::unique_ptr<FILE, int (*)(FILE *)> file(std::fopen(path.c_str(), "rb"),
                                               std::fclose);
   if (!file)
@@ -65,6 +68,11 @@ bool readFile(const std::string &path, std::vector<uint8_t> &contents,
     return fail(error,
                 "cannot read " + inQuotes(path) + ": " + std::strerror(errno));
   return true;
+}
+
+bool readFile(const std::string &path, std::vector<uint8_t> &contents,
+              std::string &error) {
+  return guarded(error, [&] { return readWhole(path, contents, error); });
 }
 
 } // namespace te::support

@@ -2,7 +2,7 @@
 //
 // Shared by the readers and writers of file formats. Contents come from
 // outside: whether there is memory for them is checked first, and names are
-// escaped before they are printed.
+// escaped before they are printed. Nothing throws.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <new>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +28,18 @@ bool fail(std::string &error, std::string message);
 /// `text` between single quotes, at most 200 characters of it, what is not
 /// printable ASCII as '?'.
 std::string inQuotes(std::string_view text);
+
+/// Runs `body`, which returns false and says why in `error` if it fails. Memory
+/// that runs out, also that for a message, is a failure like others.
+template <typename Body> bool guarded(std::string &error, Body body) noexcept {
+  try {
+    return body();
+  } catch (const std::bad_alloc &) {
+    // Short enough for a string to take it without an allocation.
+    error = "out of memory";
+    return false;
+  }
+}
 
 /// "no memory for N bytes".
 std::string noMemory(uint64_t bytes);

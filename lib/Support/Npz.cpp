@@ -442,48 +442,13 @@ bool deflateAll(const std::string &header, const std::vector<uint8_t> &data,
   if (deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, -MAX_WBITS, 8,
                    Z_DEFAULT_STRATEGY) != Z_OK)
     return false;
-  const bool ok =
-      deflateInto(stream, header.data(), header.size(), Z_NO_FLUSH, to) &&
-      deflateInto(stream, data.data(), data.size(), Z_FINISH, to);
-  deflateEnd(&stream);
-  return ok;
+  const std::unique_ptr<z_stream, int (*)(z_stream *)> end(&stream, deflateEnd);
+  return deflateInto(stream, header.data(), header.size(), Z_NO_FLUSH, to) &&
+         deflateInto(stream, data.data(), data.size(), Z_FINISH, to);
 }
 
-} // namespace
-
-int64_t NpyArray::numElements() const {
-  int64_t count = 1;
-  for (int64_t size : shape)
-    count *= size;
-  return count;
-}
-
-int64_t dtypeByteSize(std::string_view dtype) {
-  if (dtype == "bfloat16")
-    return 2;
-  for (std::string_view name :
-       {"float8_e4m3fn", "float8_e5m2", "float8_e4m3", "float8_e4m3fnuz",
-        "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn", "float6_e2m3fn",
-        "float6_e3m2fn"})
-    if (dtype == name)
-      return 1;
-  if (!dtype.empty() && std::strchr("<|=", dtype.front()))
-    dtype.remove_prefix(1);
-  static constexpr struct {
-    char kind;
-    std::string_view sizes;
-  } kKinds[] = {{'b', "1"},   {'i', "1248"}, {'u', "1248"},
-                {'f', "248"}, {'c', "8"},    {'V', "12348"}};
-  if (dtype.size() != 2)
-    return 0;
-  for (const auto &[kind, sizes] : kKinds)
-    if (dtype[0] == kind && sizes.find(dtype[1]) != std::string_view::npos)
-      return dtype[1] - '0';
-  return 0;
-}
-
-bool parseNpy(const uint8_t *bytes, size_t size, NpyArray &array,
-              std::string &error) {
+bool parseArray(const uint8_t *bytes, size_t size, NpyArray &array,
+                std::string &error) {
   Cursor cursor(bytes, size);
   const uint8_t *magic = cursor.take(6);
   if (!magic || std::memcmp(magic, "\x93NUMPY", 6) != 0)
@@ -527,8 +492,8 @@ bool parseNpy(const uint8_t *bytes, size_t size, NpyArray &array,
   return true;
 }
 
-bool parseNpz(const uint8_t *bytes, size_t size, NpzArchive &archive,
-              std::string &error) {
+bool parseArchive(const uint8_t *bytes, size_t size, NpzArchive &archive,
+                  std::string &error) {
   uint64_t offset = 0, count = 0;
   archive.clear();
   if (!findDirectory(bytes, size, offset, count))
@@ -554,7 +519,7 @@ bool parseNpz(const uint8_t *bytes, size_t size, NpzArchive &archive,
       name.resize(name.size() - 4);
     if (archive.count(name))
       return fail(error, "two members are called " + inQuotes(name));
-    if (!parseNpy(contents.data(), contents.size(), archive[name], error)) {
+    if (!parseArray(contents.data(), contents.size(), archive[name], error)) {
       error = "member " + inQuotes(member.name) + ": " + error;
       return false;
     }
@@ -562,24 +527,75 @@ bool parseNpz(const uint8_t *bytes, size_t size, NpzArchive &archive,
   return true;
 }
 
-bool readNpy(const std::string &path, NpyArray &array, std::string &error) {
-  std::vector<uint8_t> contents;
-  if (!readFile(path, contents, error))
+} // namespace
+
+int64_t NpyArray::numElements() const {
+  int64_t count = 1;
+  for (int64_t size : shape)
+    count *= size;
+  return count;
+}
+
+int64_t dtypeByteSize(std::string_view dtype) {
+  if (dtype == "bfloat16")
+    return 2;
+  for (std::string_view name :
+       {"float8_e4m3fn", "float8_e5m2", "float8_e4m3", "float8_e4m3fnuz",
+        "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn", "float6_e2m3fn",
+        "float6_e3m2fn"})
+    if (dtype == name)
+      return 1;
+  if (!dtype.empty() && std::strchr("<|=", dtype.front()))
+    dtype.remove_prefix(1);
+  static constexpr struct {
+    char kind;
+    std::string_view sizes;
+  } kKinds[] = {{'b', "1"},   {'i', "1248"}, {'u', "1248"},
+                {'f', "248"}, {'c', "8"},    {'V', "12348"}};
+  if (dtype.size() != 2)
+    return 0;
+  for (const auto &[kind, sizes] : kKinds)
+    if (dtype[0] == kind && sizes.find(dtype[1]) != std::string_view::npos)
+      return dtype[1] - '0';
+  return 0;
+}
+
+bool parseNpy(const uint8_t *bytes, size_t size, NpyArray &array,
+              std::string &error) {
+  return guarded(error, [&] { return parseArray(bytes, size, array, error); });
+}
+
+bool parseNpz(const uint8_t *bytes, size_t size, NpzArchive &archive,
+              std::string &error) {
+  return guarded(error,
+                 [&] { return parseArchive(bytes, size, archive, error); });
+}
+
+/// Reads a file and hands its contents to `parse`.
+template <typename Parse>
+static bool readAndParse(const std::string &path, std::string &error,
+                         Parse parse) {
+  return guarded(error, [&] {
+    std::vector<uint8_t> contents;
+    if (!readFile(path, contents, error))
+      return false;
+    if (parse(contents.data(), contents.size()))
+      return true;
+    error = inQuotes(path) + ": " + error;
     return false;
-  if (parseNpy(contents.data(), contents.size(), array, error))
-    return true;
-  error = inQuotes(path) + ": " + error;
-  return false;
+  });
+}
+
+bool readNpy(const std::string &path, NpyArray &array, std::string &error) {
+  return readAndParse(path, error, [&](const uint8_t *bytes, size_t size) {
+    return parseArray(bytes, size, array, error);
+  });
 }
 
 bool readNpz(const std::string &path, NpzArchive &archive, std::string &error) {
-  std::vector<uint8_t> contents;
-  if (!readFile(path, contents, error))
-    return false;
-  if (parseNpz(contents.data(), contents.size(), archive, error))
-    return true;
-  error = inQuotes(path) + ": " + error;
-  return false;
+  return readAndParse(path, error, [&](const uint8_t *bytes, size_t size) {
+    return parseArchive(bytes, size, archive, error);
+  });
 }
 
 bool writeNpy(const std::string &path, const NpyArray &array,
@@ -593,8 +609,8 @@ bool writeNpy(const std::string &path, const NpyArray &array,
   });
 }
 
-bool writeNpz(const ByteSink &sink, const NpzArchive &archive, bool deflate,
-              std::string &error) {
+static bool writeArchive(const ByteSink &sink, const NpzArchive &archive,
+                         bool deflate, std::string &error) {
   error.clear();
   std::string directory;
   uint64_t offset = 0;
@@ -679,6 +695,12 @@ bool writeNpz(const ByteSink &sink, const NpzArchive &archive, bool deflate,
   append(directory, kSeeZip64);
   append<uint16_t>(directory, 0);
   return sink(directory.data(), directory.size());
+}
+
+bool writeNpz(const ByteSink &sink, const NpzArchive &archive, bool deflate,
+              std::string &error) {
+  return guarded(error,
+                 [&] { return writeArchive(sink, archive, deflate, error); });
 }
 
 bool writeNpz(const std::string &path, const NpzArchive &archive, bool deflate,

@@ -230,6 +230,24 @@ bool checkEntry(const Entry &entry, std::string &error) {
   return true;
 }
 
+constexpr const char *kNotUtf8 = "expected names and metadata to be UTF-8";
+
+/// Appends `text` as JSON writes a string; false if it is not UTF-8.
+bool append(std::string &json, const std::string &text) try {
+  json += nlohmann::json(text).dump();
+  return true;
+} catch (const nlohmann::json::exception &) {
+  return false;
+}
+
+/// "[1,2]".
+std::string arrayOf(const std::vector<uint64_t> &numbers) {
+  std::string text = "[";
+  for (uint64_t number : numbers)
+    text += (text.size() > 1 ? "," : "") + std::to_string(number);
+  return text + "]";
+}
+
 } // namespace
 
 int64_t safetensorsBits(std::string_view dtype) {
@@ -239,8 +257,8 @@ int64_t safetensorsBits(std::string_view dtype) {
   return 0;
 }
 
-bool parseSafetensors(std::span<const uint8_t> bytes, Safetensors &file,
-                      std::string &error) {
+static bool parse(std::span<const uint8_t> bytes, Safetensors &file,
+                  std::string &error) {
   file = {};
   if (bytes.size() < kPrefix)
     return fail(error, "not a safetensors file: expected at least 8 bytes, but "
@@ -301,8 +319,13 @@ bool parseSafetensors(std::span<const uint8_t> bytes, Safetensors &file,
   return true;
 }
 
-bool writeSafetensors(const ByteSink &sink, const Safetensors &file,
+bool parseSafetensors(std::span<const uint8_t> bytes, Safetensors &file,
                       std::string &error) {
+  return guarded(error, [&] { return parse(bytes, file, error); });
+}
+
+static bool write(const ByteSink &sink, const Safetensors &file,
+                  std::string &error) {
   using Tensor = std::pair<const std::string, SafetensorsView>;
   std::vector<const Tensor *> order;
   for (const Tensor &tensor : file.tensors)
@@ -310,9 +333,18 @@ bool writeSafetensors(const ByteSink &sink, const Safetensors &file,
   std::ranges::sort(order, {}, [](const Tensor *tensor) {
     return std::pair(-safetensorsBits(tensor->second.dtype), tensor->first);
   });
-  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  std::string header = "{";
+  const auto begin = [&](std::string &object) -> std::string & {
+    return object.size() > 1 ? object += "," : object;
+  };
+  std::string metadata = "{";
+  for (const auto &[key, value] : file.metadata) {
+    begin(metadata);
+    if (!append(metadata, key) || !append(metadata += ":", value))
+      return fail(error, kNotUtf8);
+  }
   if (!file.metadata.empty())
-    header["__metadata__"] = file.metadata;
+    header += "\"__metadata__\":" + metadata + "}";
   uint64_t offset = 0;
   for (const Tensor *tensor : order) {
     const SafetensorsView &view = tensor->second;
@@ -324,17 +356,14 @@ bool writeSafetensors(const ByteSink &sink, const Safetensors &file,
       return fail(error, "expected no tensor to be called '__metadata__'");
     if (!checkEntry(entry, error))
       return false;
-    header[entry.name] = {{"dtype", view.dtype},
-                          {"shape", *entry.shape},
-                          {"data_offsets", *entry.offsets}};
+    if (!append(begin(header), entry.name))
+      return fail(error, kNotUtf8);
+    header += ":{\"dtype\":\"" + view.dtype +
+              "\",\"shape\":" + arrayOf(*entry.shape) +
+              ",\"data_offsets\":" + arrayOf(*entry.offsets) + "}";
     offset = end;
   }
-  std::string text;
-  try {
-    text = header.dump();
-  } catch (const nlohmann::json::exception &) {
-    return fail(error, "expected names and metadata to be UTF-8");
-  }
+  std::string &text = header += "}";
   // So that the data begin at a multiple of eight bytes.
   text.resize((text.size() + 7) / 8 * 8, ' ');
   if (text.size() > kMaxHeader)
@@ -350,6 +379,11 @@ bool writeSafetensors(const ByteSink &sink, const Safetensors &file,
     if (!sink(tensor->second.data.data(), tensor->second.data.size()))
       return false;
   return true;
+}
+
+bool writeSafetensors(const ByteSink &sink, const Safetensors &file,
+                      std::string &error) {
+  return guarded(error, [&] { return write(sink, file, error); });
 }
 
 } // namespace te::support

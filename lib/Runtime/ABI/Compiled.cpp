@@ -15,11 +15,23 @@ using namespace te::rt;
 
 namespace {
 
-/// Makes the first failure of a load or step the one that is reported.
-te_rt_status stick(te_rt_instance &instance, Status status) {
-  if (!instance.failure.failed())
-    instance.failure = std::move(status);
-  return report(instance.failure);
+/// Runs the body of an entry point of a load or step, unless one before it
+/// failed: the first failure is the one that is reported.
+template <typename Body>
+te_rt_status sticky(const char *function, te_rt_instance *instance,
+                    Body body) noexcept {
+  if (!instance)
+    return guarded([&]() -> Status {
+      return invalid(std::string(function) + ": 'instance' is null");
+    });
+  if (instance->failure.failed())
+    return report(instance->failure);
+  const te_rt_status code = guarded(body);
+  if (code != TE_RT_OK) {
+    instance->failure.code = code;
+    assignMessage(instance->failure.message, te_rt_last_error());
+  }
+  return code;
 }
 
 /// "amax (slot 3, 'y' at step.mlir:4:10)".
@@ -178,20 +190,14 @@ bool hasRequiredBuffers(const KernelInfo &kernel, void *const *buffers) {
 
 te_rt_status te_rt_launch(te_rt_instance *instance, int32_t slot,
                           void *const *buffers) {
-  if (!instance)
-    return report(invalid("te_rt_launch: 'instance' is null"));
-  if (instance->failure.failed())
-    return report(instance->failure);
-  const auto index = static_cast<uint32_t>(slot);
-  if (instance->phase != Phase::stepping || index >= instance->slots.size() ||
-      !buffers || !hasRequiredBuffers(*instance->slots[index].kernel, buffers))
-    return guarded([&]() -> Status {
-      stick(*instance, launchFailure(*instance, slot, buffers));
-      return instance->failure;
-    });
-  if (index < instance->begin || index >= instance->end)
-    return TE_RT_OK;
-  const te_rt_status code = guarded([&]() -> Status {
+  return sticky("te_rt_launch", instance, [&]() -> Status {
+    const auto index = static_cast<uint32_t>(slot);
+    if (instance->phase != Phase::stepping || index >= instance->slots.size() ||
+        !buffers ||
+        !hasRequiredBuffers(*instance->slots[index].kernel, buffers))
+      return launchFailure(*instance, slot, buffers);
+    if (index < instance->begin || index >= instance->end)
+      return Status::ok();
     Slot &target = instance->slots[index];
     Status status = instance->trace ? tracedLaunch(*instance, slot, buffers)
                                     : orderedLaunch(*instance, target, buffers);
@@ -200,21 +206,12 @@ te_rt_status te_rt_launch(te_rt_instance *instance, int32_t slot,
           slotPrefix(*instance, *target.kernel, slot) + status.message;
     return status;
   });
-  if (code != TE_RT_OK)
-    return stick(*instance, {code, te_rt_last_error()});
-  return TE_RT_OK;
 }
 
 te_rt_status te_rt_order(te_rt_instance *instance, int32_t slot, int32_t side,
                          int32_t wait) {
-  if (!instance)
-    return report(invalid("te_rt_order: 'instance' is null"));
-  if (instance->failure.failed())
-    return report(instance->failure);
-  const te_rt_status code =
-      guarded([&]() -> Status { return order(*instance, slot, side, wait); });
-  return code == TE_RT_OK ? TE_RT_OK
-                          : stick(*instance, {code, te_rt_last_error()});
+  return sticky("te_rt_order", instance,
+                [&]() -> Status { return order(*instance, slot, side, wait); });
 }
 
 // The parameters of a row are wanted twice, with and without their types, so
@@ -239,12 +236,8 @@ te_rt_status te_rt_order(te_rt_instance *instance, int32_t slot, int32_t side,
 #define TE_RT_KERNEL(kernel, parameters, buffers)                              \
   te_rt_status te_rt_plan_##kernel(te_rt_instance *instance,                   \
                                    int32_t slot TE_DECLARE(parameters)) {      \
-    if (!instance)                                                             \
-      return report(invalid("te_rt_plan_" #kernel ": 'instance' is null"));    \
-    if (instance->failure.failed())                                            \
-      return report(instance->failure);                                        \
     const kernel##_params params = {TE_NAMES(parameters)};                     \
-    const te_rt_status code = guarded([&]() -> Status {                        \
+    return sticky("te_rt_plan_" #kernel, instance, [&]() -> Status {           \
       return plan(*instance, slot, kInfo_##kernel,                             \
                   [&](std::unique_ptr<Plan> *result) -> Status {               \
                     TE_RT_RETURN_IF_FAILED(checkSupported(params));            \
@@ -254,7 +247,5 @@ te_rt_status te_rt_order(te_rt_instance *instance, int32_t slot, int32_t side,
                                                                      result);  \
                   });                                                          \
     });                                                                        \
-    return code == TE_RT_OK ? TE_RT_OK                                         \
-                            : stick(*instance, {code, te_rt_last_error()});    \
   }
 #include "TEDialect/Runtime/te_runtime_kernels.inc"

@@ -11,6 +11,8 @@
 #include "Core/GroupSizes.h"
 
 #include <algorithm>
+#include <memory>
+#include <new>
 #include <string_view>
 
 using namespace te::rt;
@@ -75,9 +77,10 @@ Status createBackendOn(std::string_view name, int32_t device,
 
 /// The common part of the two functions that create a context.
 template <typename Create>
-te_rt_status createContext(const std::string &function, const char *backend,
+te_rt_status createContext(const char *name, const char *backend,
                            te_rt_context **context, Create create) {
   return guarded([&]() -> Status {
+    const std::string function = name;
     if (!backend || !context)
       return invalid(function + ": '" + (backend ? "context" : "backend") +
                      "' is null");
@@ -103,8 +106,15 @@ Status bind(te_rt_context &context, int32_t number, Group group,
     return invalid("expected groups to be bound before instances are created, "
                    "but the context has " +
                    std::to_string(context.instances.size()));
-  TE_RT_RETURN_IF_FAILED(connect());
+  // Before the other ranks believe that this one has it.
   context.groups.add(number, std::move(group));
+  bool isBound = false;
+  const AtExit undo([&] {
+    if (!isBound)
+      context.groups.remove(number);
+  });
+  TE_RT_RETURN_IF_FAILED(connect());
+  isBound = true;
   return Status::ok();
 }
 
@@ -148,14 +158,19 @@ Status checkCopy(const void *to, const void *from, int64_t bytes) {
 
 } // namespace
 
-te_rt_status te::rt::report(const Status &status) {
-  // Out of memory for the message must not hide the code.
+void te::rt::assignMessage(std::string &message, const char *text) noexcept {
   try {
-    lastError() = status.message;
-  } catch (...) {
-    lastError().clear();
+    message = text;
+  } catch (const std::bad_alloc &) {
+    message = kOutOfMemory;
   }
-  return status.code;
+}
+
+te_rt_status te::rt::report(te_rt_status code, const char *message) noexcept {
+  // It may be this thread's message already.
+  if (message != lastError().c_str())
+    assignMessage(lastError(), message);
+  return code;
 }
 
 int32_t te_rt_version(void) { return TE_RT_VERSION; }
@@ -263,8 +278,12 @@ te_rt_status te_rt_alloc(te_rt_context *context, int64_t bytes,
     if (bytes < 0)
       return invalid("expected 'bytes' to be zero or more, but got " +
                      std::to_string(bytes));
-    TE_RT_RETURN_IF_FAILED(backend.alloc(bytes, pointer));
-    context->allocations.emplace(*pointer, bytes);
+    void *memory = nullptr;
+    TE_RT_RETURN_IF_FAILED(backend.alloc(bytes, &memory));
+    const auto release = [&](void *unused) { (void)backend.free(unused); };
+    std::unique_ptr<void, decltype(release)> owner(memory, release);
+    context->allocations.emplace(memory, bytes);
+    *pointer = owner.release();
     return Status::ok();
   });
 }

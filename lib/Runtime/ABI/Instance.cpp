@@ -154,10 +154,11 @@ Status stepPart(te_rt_instance &instance, void *const *arguments, void *stream,
                 int32_t begin, int32_t end) {
   instance.begin = begin;
   instance.end = end;
-  Status status = step(instance, arguments, stream);
-  instance.begin = 0;
-  instance.end = UINT32_MAX;
-  return status;
+  const AtExit whole([&] {
+    instance.begin = 0;
+    instance.end = UINT32_MAX;
+  });
+  return step(instance, arguments, stream);
 }
 
 /// Makes `part.graph` its launches with these arguments.
@@ -166,14 +167,18 @@ Status capture(te_rt_instance &instance, te_rt_recorded_part &part,
   Backend &backend = *instance.context->backend;
   void *stream = backend.defaultStream();
   std::unique_ptr<Backend::Graph> graph = std::move(part.graph);
+  part.arguments.reserve(instance.module.num_arguments);
   TE_RT_RETURN_IF_FAILED(backend.beginCapture(stream));
-  Status status = stepPart(instance, arguments, stream, part.begin, part.end);
+  // A capture that was begun must be ended, also after an exception inside it.
+  const te_rt_status code = guarded([&] {
+    return stepPart(instance, arguments, stream, part.begin, part.end);
+  });
   // Half a step is nothing that another could be changed to.
-  if (status.failed())
+  if (code != TE_RT_OK)
     graph.reset();
-  // A capture that was begun must be ended, whatever happened inside it.
   Status ended = backend.endCapture(stream, &graph);
-  TE_RT_RETURN_IF_FAILED(status);
+  if (code != TE_RT_OK)
+    return {code, te_rt_last_error()};
   TE_RT_RETURN_IF_FAILED(ended);
   part.arguments.assign(arguments, arguments + instance.module.num_arguments);
   part.arena = instance.arena;
@@ -210,16 +215,23 @@ Status checkPart(const te_rt_instance &instance, int32_t begin, int32_t end) {
 
 te_rt_instance::~te_rt_instance() {
   Backend &backend = *context->backend;
-  // Enqueued work may still use what is freed here. A destructor cannot
-  // report: the call that lost a device has reported that.
-  (void)backend.synchronize();
+  // A destructor cannot report: the call that lost a device has reported that,
+  // and there may be no memory for the message.
+  const auto ignoring = [](auto call) {
+    try {
+      (void)call();
+    } catch (const std::exception &) {
+    }
+  };
+  // Enqueued work may still use what is freed here.
+  ignoring([&] { return backend.synchronize(); });
   graphs.clear();
   slots.clear();
   fork.reset();
   join.reset();
   for (void *memory : {ownArena, workspace})
     if (memory)
-      (void)backend.free(memory);
+      ignoring([&] { return backend.free(memory); });
 }
 
 static Status create(te_rt_context *context, const te_rt_module *module,
@@ -240,8 +252,8 @@ static Status create(te_rt_context *context, const te_rt_module *module,
     TE_RT_RETURN_IF_FAILED(
         context->backend->alloc(module->arena_bytes, &result->ownArena));
   result->arena = result->ownArena;
+  context->instances.insert(result.get());
   *instance = result.release();
-  context->instances.insert(*instance);
   return Status::ok();
 }
 
@@ -340,9 +352,8 @@ te_rt_status te_rt_instance_trace(te_rt_instance *instance,
     TE_RT_RETURN_IF_FAILED(prefixed(kName, backend.enterThread()));
     instance->trace = trace;
     instance->traceUser = user;
-    Status status = step(*instance, arguments, backend.defaultStream());
-    instance->trace = nullptr;
-    return prefixed(kName, std::move(status));
+    const AtExit untraced([&] { instance->trace = nullptr; });
+    return prefixed(kName, step(*instance, arguments, backend.defaultStream()));
   });
 }
 

@@ -48,22 +48,44 @@ struct Slot {
 /// module's own callbacks.
 enum class Phase { idle, loading, stepping };
 
-/// Records `status` as this thread's message and returns its code.
-te_rt_status report(const Status &status);
+/// What is said if there is no memory for more: short enough for a string to
+/// take it without an allocation.
+constexpr const char kOutOfMemory[] = "out of memory";
 
-/// Runs an entry point's body. The only place that catches.
+/// Assigns `text`, or kOutOfMemory if there is no memory for it.
+void assignMessage(std::string &message, const char *text) noexcept;
+
+/// Records `message` as that of this thread and returns `code`.
+te_rt_status report(te_rt_status code, const char *message) noexcept;
+inline te_rt_status report(const Status &status) noexcept {
+  return report(status.code, status.message.c_str());
+}
+
+/// Runs an entry point's body, which may throw.
 template <typename Body> te_rt_status guarded(Body body) noexcept {
   try {
     Status status = body();
     return status.failed() ? report(status) : TE_RT_OK;
   } catch (const std::bad_alloc &) {
-    return report({TE_RT_OUT_OF_MEMORY, "out of host memory"});
+    return report(TE_RT_OUT_OF_MEMORY, kOutOfMemory);
   } catch (const std::exception &exception) {
-    return report({TE_RT_INTERNAL, exception.what()});
+    return report(TE_RT_INTERNAL, exception.what());
   } catch (...) {
-    return report({TE_RT_INTERNAL, "unknown exception"});
+    return report(TE_RT_INTERNAL, "unknown exception");
   }
 }
+
+/// Calls `leave` at the end of a scope, also if an exception ends it.
+template <typename Leave> class [[nodiscard]] AtExit {
+public:
+  explicit AtExit(Leave leave) : leave(std::move(leave)) {}
+  AtExit(const AtExit &) = delete;
+  AtExit &operator=(const AtExit &) = delete;
+  ~AtExit() { leave(); }
+
+private:
+  Leave leave;
+};
 
 inline Status invalid(std::string message) {
   return {TE_RT_INVALID_ARGUMENT, std::move(message)};

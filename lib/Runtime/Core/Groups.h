@@ -30,6 +30,7 @@ public:
   /// Whether `group` may be added as `number`.
   Status checkNew(int32_t number, const Group &group) const;
   void add(int32_t number, Group group) { groups[number] = std::move(group); }
+  void remove(int32_t number) { groups.erase(number); }
 
   /// Whether a kernel may name `number`. A context without any group is one
   /// process by itself: every group is then that process alone.

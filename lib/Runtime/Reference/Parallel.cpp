@@ -7,6 +7,7 @@
 
 #include "Reference/Reference.h"
 
+#include <exception>
 #include <thread>
 #include <vector>
 
@@ -20,11 +21,25 @@ void parallelFor(int64_t count, int64_t work,
       std::min({cores, kMaxThreads, work / kWorkPerThread, count});
   if (threads <= 1)
     return body(0, count);
-  std::vector<std::jthread> others;
-  for (int64_t t = 1; t < threads; ++t)
-    others.emplace_back(
-        [=, &body] { body(count * t / threads, count * (t + 1) / threads); });
-  body(0, count / threads);
+  // What a body throws ends the loop's caller, and not the process.
+  std::vector<std::exception_ptr> failures(threads);
+  const auto run = [&](int64_t t) {
+    try {
+      body(count * t / threads, count * (t + 1) / threads);
+    } catch (...) {
+      failures[t] = std::current_exception();
+    }
+  };
+  {
+    std::vector<std::jthread> others;
+    others.reserve(threads - 1);
+    for (int64_t t = 1; t < threads; ++t)
+      others.emplace_back(run, t);
+    run(0);
+  }
+  for (const std::exception_ptr &failure : failures)
+    if (failure)
+      std::rethrow_exception(failure);
 }
 
 } // namespace te::rt::reference

@@ -80,15 +80,24 @@ public:
     while (!late.empty() && numPut - late.size() < end) {
       const std::function<Status()> launch = std::move(late.front());
       late.pop_front();
-      if (Status status = launch(); status.failed()) {
-        late.clear();
+      if (Status status = runOrClear(launch); status.failed())
         return status;
-      }
     }
     return Status::ok();
   }
 
 private:
+  /// Also after an exception nothing is left.
+  Status runOrClear(const std::function<Status()> &launch) try {
+    Status status = launch();
+    if (status.failed())
+      late.clear();
+    return status;
+  } catch (...) {
+    late.clear();
+    throw;
+  }
+
   std::deque<std::function<Status()>> late;
   size_t numPut = 0;
 };

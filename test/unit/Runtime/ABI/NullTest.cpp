@@ -123,17 +123,9 @@ void stepNothing(te_rt_instance *, char *, void *const *) {}
 TEST(Null, Instance) {
   te_rt_context *context = nullptr;
   ASSERT_EQ(te_rt_context_create("reference", &context), TE_RT_OK);
-  const te_rt_module module = {TE_RT_MODULE_MAGIC,
-                               TE_RT_VERSION,
-                               256,
-                               0,
-                               1,
-                               loadNothing,
-                               stepNothing,
-                               nullptr,
-                               nullptr,
-                               0,
-                               0};
+  const te_rt_module module = {
+      TE_RT_MODULE_MAGIC, TE_RT_VERSION, 256,     0, 1, loadNothing,
+      stepNothing,        nullptr,       nullptr, 0, 0};
   te_rt_instance *instance = nullptr, *other = nullptr;
   ASSERT_EQ(te_rt_instance_create(context, &module, &instance), TE_RT_OK);
   void *arguments[] = {nullptr};
@@ -160,7 +152,8 @@ TEST(Null, Instance) {
   REFUSED(te_rt_instance_create_without_arena, context, &module, nullptr);
   REFUSED(te_rt_instance_set_arena, nullptr, message, 256);
   REFUSED(te_rt_instance_set_arena, instance, nullptr, 256);
-  for (te_rt_instance *each : {static_cast<te_rt_instance *>(nullptr), instance})
+  for (te_rt_instance *each :
+       {static_cast<te_rt_instance *>(nullptr), instance})
     for (void *const *list : {static_cast<void *const *>(nullptr),
                               static_cast<void *const *>(arguments)}) {
       REFUSED(te_rt_instance_run, each, list, nullptr);
@@ -247,19 +240,11 @@ TEST(Null, Xla) {
     refused(name, te_xla_last_error(), [&] { return status; });
   };
 #define REFUSED_XLA(name, ...) refusedByXla(#name, name(__VA_ARGS__))
-  const te_rt_module module = {TE_RT_MODULE_MAGIC,
-                               TE_RT_VERSION,
-                               0,
-                               0,
-                               1,
-                               loadNothing,
-                               stepNothing,
-                               nullptr,
-                               nullptr,
-                               0,
-                               0};
-  const te_rt_argument_info argument = {"x", "", nullptr, 4, 0, 0, 0, 0,
-                                        -1,  0,  0,       0, 0};
+  const te_rt_module module = {
+      TE_RT_MODULE_MAGIC, TE_RT_VERSION, 0,       0, 1, loadNothing,
+      stepNothing,        nullptr,       nullptr, 0, 0};
+  const te_rt_argument_info argument = {"x", "", nullptr, 4, 0, 0, 0,
+                                        0,   -1, 0,       0, 0, 0};
   REFUSED_XLA(te_xla_program_create, nullptr, &argument, "reference", 0, "p",
               &number);
   REFUSED_XLA(te_xla_program_create, &module, nullptr, "reference", 0, "p",
@@ -272,16 +257,16 @@ TEST(Null, Xla) {
               nullptr);
   te_rt_argument_info nameless = argument;
   nameless.name = nullptr;
-  EXPECT_EQ(te_xla_program_create(&module, &nameless, "reference", 0, "p",
-                                  &number),
-            TE_RT_INVALID_ARGUMENT);
-  ASSERT_EQ(te_xla_program_create(&module, &argument, "reference", 0, "p",
-                                  &number),
-            TE_RT_OK)
+  EXPECT_EQ(
+      te_xla_program_create(&module, &nameless, "reference", 0, "p", &number),
+      TE_RT_INVALID_ARGUMENT);
+  ASSERT_EQ(
+      te_xla_program_create(&module, &argument, "reference", 0, "p", &number),
+      TE_RT_OK)
       << te_xla_last_error();
   int64_t call = 0;
-  const te_xla_call_request request = {sizeof(request), 0, 0, 1,
-                                       0,               nullptr, nullptr};
+  const te_xla_call_request request = {sizeof(request), 0,      0, 1, 0,
+                                       nullptr,         nullptr};
   REFUSED_XLA(te_xla_call_create, number, nullptr, &call);
   REFUSED_XLA(te_xla_call_create, number, &request, nullptr);
   REFUSED_XLA(te_xla_call_create, number, &request, &call);
