@@ -18,22 +18,24 @@
 #ifndef TE_CPP_STEP_H
 #define TE_CPP_STEP_H
 
+#include "Support/Checkpoint.h"
 #include "Support/Files.h"
-#include "Support/Safetensors.h"
+#include "Support/OutputFile.h"
+#include "Support/StepFile.h"
 #include "TEDialect/Runtime/te_runtime.h"
 
 #include <chrono>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <random>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace te {
@@ -78,10 +80,11 @@ bindGroup(te_rt_context *context, int id, int ranks, int rank,
   char bytes[TE_RT_GROUP_ID_BYTES] = {};
   if (ranks > 1 && rank == 0) {
     check(te_rt_group_unique_id(bytes));
-    const std::string part = path + ".part";
-    std::ofstream(part, std::ios::binary).write(bytes, sizeof(bytes));
-    require(!std::rename(part.c_str(), path.c_str()),
-            "cannot write '" + path + "'");
+    support::OutputFile file;
+    std::string error;
+    require(file.open(path, error) && file.write(bytes, sizeof(bytes)) &&
+                file.commit(error),
+            error);
   } else if (ranks > 1) {
     const auto end = std::chrono::steady_clock::now() + patience;
     std::ifstream file;
@@ -99,25 +102,29 @@ bindGroup(te_rt_context *context, int id, int ranks, int rank,
                                  ranks, rank));
 }
 
-/// A loaded step with its buffers, which live until the process ends.
+/// A loaded step with its buffers. The context has to outlive it. A file that
+/// is cut off or damaged is refused before any of it runs.
 class Step {
 public:
   Step(const std::string &path, te_rt_context *context) : context(context) {
-    void *file = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    require(file, file ? "" : dlerror());
-    auto *module = static_cast<te_rt_module *>(dlsym(file, "te_module"));
-    signature =
-        static_cast<te_rt_signature *>(dlsym(file, "te_module_signature"));
+    std::string damage;
+    require(support::checkStepFile(path, damage), damage);
+    file.reset(dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL));
+    require(file != nullptr, file ? "" : dlerror());
+    auto *module = static_cast<te_rt_module *>(dlsym(file.get(), "te_module"));
+    signature = static_cast<te_rt_signature *>(
+        dlsym(file.get(), "te_module_signature"));
     require(module && signature && signature->magic == TE_RT_SIGNATURE_MAGIC,
             "expected '" + path + "' to be a step of te-compile");
     require(signature->version == uint32_t(te_rt_version()),
             "expected '" + path + "' to have ABI version " +
                 std::to_string(te_rt_version()) + ", but got " +
                 std::to_string(signature->version) + "; compile it again");
-    check(te_rt_instance_create_without_arena(context, module, &instance));
-    void *arena = nullptr;
-    check(te_rt_alloc(context, module->arena_bytes, &arena));
-    check(te_rt_instance_set_arena(instance, arena, module->arena_bytes));
+    void *const arena = allocate(module->arena_bytes);
+    te_rt_instance *loaded = nullptr;
+    check(te_rt_instance_create_without_arena(context, module, &loaded));
+    instance.reset(loaded);
+    check(te_rt_instance_set_arena(loaded, arena, module->arena_bytes));
     for (int i = 0; i < signature->num_arguments; ++i) {
       const te_rt_argument_info &info = signature->arguments[i];
       void *pointer = nullptr;
@@ -127,7 +134,7 @@ public:
       } else if (info.arena_offset >= 0) {
         pointer = static_cast<char *>(arena) + info.arena_offset;
       } else {
-        check(te_rt_alloc(context, info.bytes, &pointer));
+        pointer = allocate(info.bytes);
       }
       pointers.push_back(pointer);
       // Of a state, the argument.
@@ -166,7 +173,7 @@ public:
   /// Enqueues the step on a CUstream; null is the context's own stream, for
   /// which functions that read results wait.
   void run(void *stream = nullptr) {
-    check(te_rt_instance_run(instance, pointers.data(), stream));
+    check(te_rt_instance_run(instance.get(), pointers.data(), stream));
   }
 
   /// Sets vectors of parameters to ones and matrices to normal(0,
@@ -196,68 +203,89 @@ public:
   }
 
   /// Writes the states and the number of steps: a checkpoint that te-run reads
-  /// with --load. The file is complete or absent.
+  /// with --load. The file is complete, and on the disk, or as it was before.
   void save(const std::string &path, int64_t count) const {
+    support::OutputFile output;
+    std::string error;
+    require(output.open(path, error), error);
     support::Safetensors file;
-    file.metadata = {{"te.format", "1"},
-                     {"te.step", std::to_string(count)},
-                     {"te.recipe", signature->recipe},
-                     {"te.version", "te-cpp"}};
+    file.metadata =
+        support::checkpointMetadata({signature->recipe, count}, "te-cpp");
     std::vector<Bytes> data;
     data.reserve(states.size());
     for (int i : states) {
       const te_rt_argument_info &info = signature->arguments[i];
-      std::vector<int64_t> shape(info.shape, info.shape + info.rank);
-      if (info.dtype == TE_RT_F4E2M1FN)
-        shape.back() *= 2; // two elements a byte
       data.push_back(read(i));
-      file.tensors[info.name] = {typeName(info), shape, data.back()};
+      file.tensors[info.name] = {typeName(info), storedShape(info),
+                                 data.back()};
     }
-    // Written beside the final path, then renamed.
-    const std::string part = path + ".part";
-    std::ofstream os(part, std::ios::binary);
-    std::string error;
     const auto sink = [&](const void *bytes, size_t size) {
-      return bool(os.write(static_cast<const char *>(bytes), size));
+      return output.write(bytes, size);
     };
-    const bool written =
-        support::writeSafetensors(sink, file, error) && os.flush();
-    os.close();
-    require(written && !std::rename(part.c_str(), path.c_str()),
-            "cannot write '" + path + "': " + error);
+    // Where it is the sink that failed, the commit says why.
+    require((support::writeSafetensors(sink, file, error) || error.empty()) &&
+                output.commit(error),
+            error);
   }
 
   /// Reads a checkpoint of `save` or te-run under the same recipe; returns the
-  /// number of steps that were run before it.
+  /// number of steps that were run before it. The states are those of the file,
+  /// or, if that does not fit in any way, as they were.
   int64_t load(const std::string &path) {
     const Bytes bytes = readFile(path);
     support::Safetensors file;
+    support::CheckpointInfo saved;
     std::string error;
     const bool parsed = support::parseSafetensors(bytes, file, error);
-    require(parsed, "cannot read '" + path + "': " + error);
-    require(file.metadata["te.recipe"] == signature->recipe,
-            "'" + path + "' was saved under " + file.metadata["te.recipe"] +
+    require(parsed, "cannot read " + support::inQuotes(path) + ": " + error);
+    require(support::readCheckpointInfo(file, path, saved, error), error);
+    require(saved.recipe == signature->recipe,
+            "'" + path + "' was saved under " + saved.recipe +
                 ", but the step has " + signature->recipe);
     for (int i : states) {
       const te_rt_argument_info &info = signature->arguments[i];
       const auto at = file.tensors.find(info.name);
       require(at != file.tensors.end(),
               "'" + path + "' has no state '" + info.name + "'");
-      require(at->second.dtype == typeName(info),
-              "expected state '" + at->first + "' of '" + path + "' to have " +
-                  typeName(info) + ", but got " + at->second.dtype);
-      write(i, at->second.data.data(), at->second.data.size());
+      const support::SafetensorsView &stored = at->second;
+      require(stored.dtype == typeName(info) &&
+                  stored.shape == storedShape(info) &&
+                  int64_t(stored.data.size()) == info.bytes,
+              "expected state '" + at->first + "' of '" + path + "' to be " +
+                  typeName(info) + " " + text(storedShape(info)) +
+                  ", but got " + stored.dtype + " " + text(stored.shape));
     }
-    const std::string &count = file.metadata["te.step"];
-    char *end = nullptr;
-    const int64_t steps = std::strtoll(count.c_str(), &end, 10);
-    require(!count.empty() && !*end && steps >= 0,
-            "expected 'te.step' of '" + path +
-                "' to be a number of steps, but got '" + count + "'");
-    return steps;
+    require(file.tensors.size() == states.size(),
+            "expected '" + path + "' to have the " +
+                std::to_string(states.size()) +
+                " states of the step, but got " +
+                std::to_string(file.tensors.size()));
+    for (int i : states) {
+      const auto &data = file.tensors[signature->arguments[i].name].data;
+      write(i, data.data(), data.size());
+    }
+    return saved.step;
   }
 
 private:
+  struct CloseFile {
+    void operator()(void *file) const { dlclose(file); }
+  };
+  struct DestroyInstance {
+    void operator()(te_rt_instance *instance) const {
+      te_rt_instance_destroy(instance);
+    }
+  };
+  struct FreeBuffer {
+    void operator()(void *buffer) const { (void)te_rt_free(context, buffer); }
+    te_rt_context *context;
+  };
+
+  void *allocate(int64_t bytes) {
+    void *buffer = nullptr;
+    check(te_rt_alloc(context, bytes, &buffer));
+    return buffers.emplace_back(Buffer(buffer, FreeBuffer{context})).get();
+  }
   int find(const std::string &name) const {
     const auto at = index.find(name);
     require(at != index.end(), "the step has no '" + name + "'");
@@ -282,8 +310,29 @@ private:
     return names[info.dtype];
   }
 
+  /// The shape in safetensors, which counts elements.
+  static std::vector<int64_t> storedShape(const te_rt_argument_info &info) {
+    std::vector<int64_t> shape(info.shape, info.shape + info.rank);
+    if (info.dtype == TE_RT_F4E2M1FN)
+      shape.back() *= 2; // two elements a byte
+    return shape;
+  }
+  /// "[2, 3]".
+  static std::string text(const std::vector<int64_t> &shape) {
+    std::string all = "[";
+    for (int64_t size : shape)
+      all += (all.size() > 1 ? ", " : "") + std::to_string(size);
+    return all + "]";
+  }
+
+  using Buffer = std::unique_ptr<void, FreeBuffer>;
+
   te_rt_context *context;
-  te_rt_instance *instance = nullptr;
+  // Destroyed from the last to the first: the instance waits for work that uses
+  // the buffers, and has code of the file.
+  std::unique_ptr<void, CloseFile> file;
+  std::vector<Buffer> buffers;
+  std::unique_ptr<te_rt_instance, DestroyInstance> instance;
   const te_rt_signature *signature = nullptr;
   /// The arguments that the step carries from run to run.
   std::vector<int> states;

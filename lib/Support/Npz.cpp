@@ -9,6 +9,8 @@
 
 #include "Support/Npz.h"
 
+#include "Support/OutputFile.h"
+
 #include <zlib.h>
 
 #include <algorithm>
@@ -34,6 +36,9 @@ constexpr uint16_t kZip64Extra = 1;
 /// No deflate stream expands further than this, so a larger size is wrong
 /// and is refused before any memory is reserved for it.
 constexpr uint64_t kMaxInflation = 1032;
+/// Of an .npy file; with kMaxNpyRank dimensions they have less than 2,000
+/// bytes.
+constexpr uint64_t kMaxHeader = 65535;
 
 /// Reads little-endian fields; after the first read past the end `ok` is false
 /// and every value is 0.
@@ -99,7 +104,8 @@ public:
         haveOrder = true;
       } else if (key == "shape") {
         if (!shape(array.shape))
-          return fail(error, "expected 'shape' to be a tuple of sizes");
+          return fail(error, "expected 'shape' to be a tuple of at most " +
+                                 std::to_string(kMaxNpyRank) + " sizes");
         haveShape = true;
       } else {
         return fail(error, "unknown header key " + inQuotes(key));
@@ -148,6 +154,8 @@ private:
       return false;
     while (!consume(')')) {
       int64_t size = 0;
+      if (sizes.size() == kMaxNpyRank)
+        return false;
       skipSpace();
       if (text.empty() || !std::isdigit(static_cast<uint8_t>(text.front())))
         return false;
@@ -338,37 +346,28 @@ bool findDirectory(const uint8_t *bytes, size_t size, uint64_t &offset,
   return false;
 }
 
-/// Opens `path`, lets `write` fill it and closes it.
+/// Opens `path`, lets `write` fill it and puts it in place.
 template <typename Fn>
 bool writeFile(const std::string &path, std::string &error, Fn write) {
-  FILE *file = std::fopen(path.c_str(), "wb");
-  const ByteSink sink = [&](const void *bytes, size_t size) {
-    return std::fwrite(bytes, 1, size, file) == size;
-  };
-  bool ok = file && write(sink);
-  if (file && std::fclose(file) != 0)
-    ok = false;
-  if (ok)
-    return true;
-  if (error.empty())
-    error = std::strerror(errno);
-  error = "cannot write " + inQuotes(path) + ": " + error;
-  return false;
+  return guarded(error, [&] {
+    OutputFile file;
+    if (!file.open(path, error))
+      return false;
+    const ByteSink sink = [&](const void *bytes, size_t size) {
+      return file.write(bytes, size);
+    };
+    if (write(sink))
+      return file.commit(error);
+    if (error.empty())
+      return file.flush(error);
+    error = "cannot write " + inQuotes(path) + ": " + error;
+    return false;
+  });
 }
 
 template <typename T> void append(std::string &to, T value) {
   for (size_t i = 0; i < sizeof(T); ++i)
     to.push_back(static_cast<char>(value >> (8 * i)));
-}
-
-/// Returns false where the size of an array does not fit.
-bool checkedByteSize(const std::vector<int64_t> &shape, int64_t elementSize,
-                     int64_t &bytes) {
-  bytes = elementSize;
-  for (int64_t size : shape)
-    if (size < 0 || __builtin_mul_overflow(bytes, size, &bytes))
-      return false;
-  return true;
 }
 
 /// What an .npy file has before the data of `array`.
@@ -378,6 +377,10 @@ bool formatHeader(const NpyArray &array, std::string &file,
   int64_t bytes = 0;
   if (elementSize == 0)
     return fail(error, "unknown type " + inQuotes(array.dtype));
+  if (array.shape.size() > kMaxNpyRank)
+    return fail(error, "expected at most " + std::to_string(kMaxNpyRank) +
+                           " dimensions, but got " +
+                           std::to_string(array.shape.size()));
   if (!checkedByteSize(array.shape, elementSize, bytes) ||
       static_cast<size_t>(bytes) != array.data.size())
     return fail(error, "expected " + std::to_string(bytes) +
@@ -394,19 +397,15 @@ bool formatHeader(const NpyArray &array, std::string &file,
       "{'descr': '" +
       (isCode ? array.dtype : "|V" + std::to_string(elementSize)) +
       "', 'fortran_order': False, 'shape': (" + sizes + "), }";
-  const bool wide = header.size() + 64 > 65535;
-  const size_t prefix = wide ? 12 : 10;
+  constexpr size_t prefix = 10;
   // numpy maps the data, which therefore begin at a multiple of 64.
   while ((prefix + header.size() + 1) % 64 != 0)
     header += ' ';
   header += '\n';
   file.assign("\x93NUMPY", 6);
-  file += static_cast<char>(wide ? 2 : 1);
+  file += '\1';
   file += '\0';
-  if (wide)
-    append(file, static_cast<uint32_t>(header.size()));
-  else
-    append(file, static_cast<uint16_t>(header.size()));
+  append(file, static_cast<uint16_t>(header.size()));
   file += header;
   return true;
 }
@@ -460,6 +459,10 @@ bool parseArray(const uint8_t *bytes, size_t size, NpyArray &array,
                            std::to_string(major));
   const uint64_t headerSize =
       major == 1 ? cursor.read<uint16_t>() : cursor.read<uint32_t>();
+  if (cursor.ok && headerSize > kMaxHeader)
+    return fail(error, "expected a header of at most " +
+                           std::to_string(kMaxHeader) + " bytes, but got " +
+                           std::to_string(headerSize));
   const uint8_t *header = cursor.take(headerSize);
   if (!header)
     return fail(error, "the file ends inside its header");
@@ -493,9 +496,11 @@ bool parseArray(const uint8_t *bytes, size_t size, NpyArray &array,
 }
 
 bool parseArchive(const uint8_t *bytes, size_t size, NpzArchive &archive,
-                  std::string &error) {
+                  std::string &error, NpzSelection *selection) {
   uint64_t offset = 0, count = 0;
   archive.clear();
+  if (selection)
+    selection->others.clear();
   if (!findDirectory(bytes, size, offset, count))
     return fail(error, "not an .npz file, or a truncated one (it has no zip "
                        "directory)");
@@ -511,12 +516,16 @@ bool parseArchive(const uint8_t *bytes, size_t size, NpzArchive &archive,
     if (__builtin_add_overflow(total, member.compressedSize, &total) ||
         total > size)
       return fail(error, "the members are larger than the file");
-    std::vector<uint8_t> contents;
-    if (!extract(bytes, size, member, contents, error))
-      return false;
     std::string name = member.name;
     if (name.ends_with(".npy"))
       name.resize(name.size() - 4);
+    if (selection && !selection->names.contains(name)) {
+      selection->others.push_back(std::move(name));
+      continue;
+    }
+    std::vector<uint8_t> contents;
+    if (!extract(bytes, size, member, contents, error))
+      return false;
     if (archive.count(name))
       return fail(error, "two members are called " + inQuotes(name));
     if (!parseArray(contents.data(), contents.size(), archive[name], error)) {
@@ -534,6 +543,15 @@ int64_t NpyArray::numElements() const {
   for (int64_t size : shape)
     count *= size;
   return count;
+}
+
+bool checkedByteSize(const std::vector<int64_t> &shape, int64_t elementSize,
+                     int64_t &bytes) {
+  bytes = elementSize;
+  for (int64_t size : shape)
+    if (size < 0 || __builtin_mul_overflow(bytes, size, &bytes))
+      return false;
+  return true;
 }
 
 int64_t dtypeByteSize(std::string_view dtype) {
@@ -566,9 +584,10 @@ bool parseNpy(const uint8_t *bytes, size_t size, NpyArray &array,
 }
 
 bool parseNpz(const uint8_t *bytes, size_t size, NpzArchive &archive,
-              std::string &error) {
-  return guarded(error,
-                 [&] { return parseArchive(bytes, size, archive, error); });
+              std::string &error, NpzSelection *selection) {
+  return guarded(error, [&] {
+    return parseArchive(bytes, size, archive, error, selection);
+  });
 }
 
 /// Reads a file and hands its contents to `parse`.
@@ -592,9 +611,10 @@ bool readNpy(const std::string &path, NpyArray &array, std::string &error) {
   });
 }
 
-bool readNpz(const std::string &path, NpzArchive &archive, std::string &error) {
+bool readNpz(const std::string &path, NpzArchive &archive, std::string &error,
+             NpzSelection *selection) {
   return readAndParse(path, error, [&](const uint8_t *bytes, size_t size) {
-    return parseArchive(bytes, size, archive, error);
+    return parseArchive(bytes, size, archive, error, selection);
   });
 }
 

@@ -18,7 +18,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,10 +39,24 @@ struct NpyArray {
 /// Arrays by name, without the '.npy' of their member files.
 using NpzArchive = std::map<std::string, NpyArray>;
 
+/// Which arrays of an archive to read.
+struct NpzSelection {
+  std::set<std::string, std::less<>> names;
+  /// Set to the names of the others, in the order of the archive.
+  std::vector<std::string> others;
+};
+
+/// More dimensions than any array of numpy has.
+constexpr size_t kMaxNpyRank = 64;
+
 /// Bytes of one element of `dtype`, or 0 where the string is not known. Known
 /// are numpy's codes of kinds b, i, u, f, c and V (with an optional '<', '|' or
 /// '='), and the names of ml_dtypes' types of one and two bytes.
 int64_t dtypeByteSize(std::string_view dtype);
+
+/// The bytes of an array; false where that is more than can be addressed.
+bool checkedByteSize(const std::vector<int64_t> &shape, int64_t elementSize,
+                     int64_t &bytes);
 
 // All of the following return true on success; otherwise they return false,
 // and `error` is a sentence that names the file or member and what is wrong
@@ -48,14 +64,17 @@ int64_t dtypeByteSize(std::string_view dtype);
 
 bool parseNpy(const uint8_t *bytes, size_t size, NpyArray &array,
               std::string &error);
+/// With a `selection`, arrays that are not in it are neither checked nor
+/// decompressed.
 bool parseNpz(const uint8_t *bytes, size_t size, NpzArchive &archive,
-              std::string &error);
+              std::string &error, NpzSelection *selection = nullptr);
 
 bool readNpy(const std::string &path, NpyArray &array, std::string &error);
-bool readNpz(const std::string &path, NpzArchive &archive, std::string &error);
+bool readNpz(const std::string &path, NpzArchive &archive, std::string &error,
+             NpzSelection *selection = nullptr);
 
-/// Writes version 1, or version 2 where the header does not fit. A `dtype`
-/// numpy has no code for is written as raw bytes ('|V<size>').
+/// Writes version 1. A `dtype` numpy has no code for is written as raw bytes
+/// ('|V<size>').
 bool writeNpy(const std::string &path, const NpyArray &array,
               std::string &error);
 /// Members are sorted by name and carry no date, so equal archives give equal

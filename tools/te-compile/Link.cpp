@@ -102,5 +102,8 @@ std::unique_ptr<MemoryBuffer> te::compile::linkShared(StringRef linker,
                                       /*IsVolatile=*/true);
   if (!linked)
     return fail(linked.getError().message());
+  if (!(*linked)->getBuffer().starts_with("\x7f"
+                                          "ELF"))
+    return fail("it ended without an error, but wrote no shared object");
   return std::move(*linked);
 }

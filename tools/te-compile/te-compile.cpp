@@ -8,6 +8,7 @@
 
 #include "Link.h"
 #include "Options.h"
+#include "Support/StepFile.h"
 
 #include "TEDialect/InitAllTE.h"
 #include "TEDialect/JIT/Artefact.h"
@@ -120,7 +121,10 @@ ExitCode compile(const Options &options) {
                              llvm::sys::path::filename(options.output), error);
     if (!linked)
       return fail(error);
-    output.os() << linked->getBuffer();
+    const llvm::StringRef object = linked->getBuffer();
+    output.os() << object
+                << te::support::stepChecksum(
+                       {object.bytes_begin(), object.size()});
   } else {
     output.os() << os.str();
   }

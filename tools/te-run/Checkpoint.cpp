@@ -2,18 +2,10 @@
 
 #include "Checkpoint.h"
 
-#include "Support/Safetensors.h"
-
-#include <charconv>
 #include <set>
 
 namespace te::run {
 namespace {
-
-constexpr const char *kFormat = "te.format", *kStep = "te.step",
-                     *kRecipe = "te.recipe", *kVersion = "te.version";
-/// Raised when a state changes its name or its meaning.
-constexpr const char *kFormatVersion = "1";
 
 /// The arguments that results become in the next step.
 std::vector<const TensorSpec *>
@@ -61,9 +53,13 @@ public:
     std::copy(view.data.begin(), view.data.end(), array.data.begin());
   }
 
-  const std::string *metadata(const char *key) const {
-    const auto at = file.metadata.find(key);
-    return at == file.metadata.end() ? nullptr : &at->second;
+  /// Whether it says of itself that it is a checkpoint.
+  bool readInfo(CheckpointInfo &info) {
+    std::string error;
+    if (support::readCheckpointInfo(file, path, info, error))
+      return true;
+    fail(std::move(error));
+    return false;
   }
 
   /// What is not in `wanted` is an error.
@@ -96,17 +92,13 @@ bool writeCheckpoint(OutputFile &file,
                      const support::NpzArchive &outputs,
                      const CheckpointInfo &info, std::string &error) {
   support::Safetensors contents;
-  contents.metadata = {{kFormat, kFormatVersion},
-                       {kStep, std::to_string(info.step)},
-                       {kRecipe, info.recipe},
-                       {kVersion, TE_VERSION}};
+  contents.metadata = support::checkpointMetadata(info, TE_VERSION);
   for (const TensorSpec *spec : statesOf(arguments))
     contents.tensors[spec->name] = {checkpointType(spec->type),
                                     checkpointShape(*spec),
                                     outputs.at(spec->name).data};
   const support::ByteSink sink = [&](const void *bytes, size_t size) {
-    file.os().write(static_cast<const char *>(bytes), size);
-    return !file.os().has_error();
+    return file.write(bytes, size);
   };
   const bool written = support::writeSafetensors(sink, contents, error);
   // Where it is the sink that failed, the flush says why.
@@ -118,26 +110,8 @@ void readCheckpoint(const std::string &path,
                     support::NpzArchive &states, CheckpointInfo &info,
                     std::vector<std::string> &errors) {
   Checkpoint checkpoint(path, errors);
-  if (!checkpoint.isRead)
+  if (!checkpoint.isRead || !checkpoint.readInfo(info))
     return;
-  const std::string *format = checkpoint.metadata(kFormat);
-  if (!format || *format != kFormatVersion)
-    return checkpoint.fail(
-        "expected metadata '" + std::string(kFormat) + "' of '" + path +
-        "' to be '" + kFormatVersion + "', but got " +
-        (format ? support::inQuotes(*format)
-                : "none; '--load-weights' reads parameters of any file"));
-  const std::string *step = checkpoint.metadata(kStep);
-  const char *end = step ? step->data() + step->size() : nullptr;
-  if (!step || std::from_chars(step->data(), end, info.step).ptr != end ||
-      info.step < 0)
-    return checkpoint.fail("expected metadata '" + std::string(kStep) +
-                           "' of '" + path +
-                           "' to be a number of steps, but "
-                           "got " +
-                           (step ? support::inQuotes(*step) : "none"));
-  if (const std::string *recipe = checkpoint.metadata(kRecipe))
-    info.recipe = *recipe;
   std::set<std::string> wanted;
   for (const TensorSpec *spec : statesOf(arguments)) {
     wanted.insert(spec->name);

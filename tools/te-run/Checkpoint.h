@@ -1,14 +1,6 @@
 //===- Checkpoint.h - the states of a step in a file ----------------------===//
 //
-// A checkpoint is a safetensors file with every value that a step carries to
-// the next one: parameters, moments, and what the recipe remembers (histories,
-// scales, a random state), each by its te.name. Its metadata says what they are
-// states of:
-//
-//   te.format   version of the names and meanings of quantiser states
-//   te.step     steps run to get there
-//   te.recipe   recipe of the entry
-//   te.version  te-run that wrote it
+// See Support/Checkpoint.h for the format.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,16 +9,14 @@
 
 #include "OutputFile.h"
 #include "Runner.h"
+#include "Support/Checkpoint.h"
 
 #include <string>
 #include <vector>
 
 namespace te::run {
 
-struct CheckpointInfo {
-  std::string recipe;
-  int64_t step = 0;
-};
+using support::CheckpointInfo;
 
 /// Whether the step carries a state.
 bool hasStates(const std::vector<StepArgument> &arguments);

@@ -106,8 +106,6 @@ std::vector<StepInput> matchInputs(const std::vector<StepArgument> &arguments,
     else if (argument.alignment != 0 && errors.size() == known)
       checkGroups(argument, input, policy.steps, errors);
   }
-  for (const auto &[name, array] : archive)
-    warnings.push_back("array '" + name + "' is not an argument of the entry");
   return inputs;
 }
 

@@ -86,8 +86,7 @@ bool te::run::writeSummary(OutputFile &file, const RunSummary &summary,
 bool te::run::writeOutputs(OutputFile &file, const support::NpzArchive &outputs,
                            std::string &error) {
   const support::ByteSink sink = [&](const void *bytes, size_t size) {
-    file.os().write(static_cast<const char *>(bytes), size);
-    return !file.os().has_error();
+    return file.write(bytes, size);
   };
   const bool written =
       support::writeNpz(sink, outputs, /*deflate=*/false, error);

@@ -126,11 +126,8 @@ public:
       if (!make(*result.spec, result.value) ||
           (result.collected && !make(history, result.history)))
         return false;
-      if (options.digests)
-        result.digests = {
-            "<u8",
-            {options.steps},
-            std::vector<uint8_t>(options.steps * sizeof(uint64_t))};
+      if (options.digests && !makeDigests(result))
+        return false;
     }
     return true;
   }
@@ -246,6 +243,19 @@ private:
     if (zerosArray(spec, array))
       return true;
     failure = {TE_RT_OUT_OF_MEMORY, noMemoryFor(spec)};
+    return false;
+  }
+
+  bool makeDigests(Result &result) {
+    result.digests = {"<u8", {options.steps}, {}};
+    int64_t bytes = 0;
+    if (support::checkedByteSize(result.digests.shape, sizeof(uint64_t),
+                                 bytes) &&
+        support::tryResize(result.digests.data, bytes))
+      return true;
+    failure = {TE_RT_OUT_OF_MEMORY,
+               "no host memory for '" + result.spec->name + ".digests' of " +
+                   std::to_string(options.steps) + " steps"};
     return false;
   }
 

@@ -192,13 +192,22 @@ double decodeElement(te_rt_dtype type, uint32_t bits) {
 }
 
 std::string noMemoryFor(const TensorSpec &spec) {
+  int64_t bytes = 0;
+  const bool isCountable =
+      support::checkedByteSize(spec.shape, namesOf(spec.type).bytes, bytes);
   return "no host memory for '" + spec.name + "' (" + spec.str() + ", " +
-         std::to_string(spec.bytes()) + " bytes)";
+         (isCountable ? std::to_string(bytes)
+                      : "more than " + std::to_string(INT64_MAX)) +
+         " bytes)";
 }
 
 bool zerosArray(const TensorSpec &spec, support::NpyArray &array) {
   array = {fileType(spec.type), spec.shape, {}};
-  return support::tryResize(array.data, spec.bytes());
+  // A size that the command line is a factor of.
+  int64_t bytes = 0;
+  return support::checkedByteSize(spec.shape, namesOf(spec.type).bytes,
+                                  bytes) &&
+         support::tryResize(array.data, bytes);
 }
 
 bool drawArray(const TensorSpec &spec, uint64_t seed,

@@ -90,9 +90,14 @@ std::vector<StepInput> readInputs(const Options &options,
                                   const std::vector<StepArgument> &arguments,
                                   CheckpointInfo &info, Remarks &remarks) {
   te::support::NpzArchive archive, loaded;
+  te::support::NpzSelection selection;
+  for (const StepArgument &argument : arguments)
+    if (!argument.isResult)
+      selection.names.insert(
+          {argument.spec.name, argument.spec.name + ".steps"});
   std::string error;
   if (!options.inputs.empty() &&
-      !te::support::readNpz(options.inputs, archive, error))
+      !te::support::readNpz(options.inputs, archive, error, &selection))
     remarks.errors.push_back(std::move(error));
   if (!options.loadWeights.empty())
     readWeights(options.loadWeights, arguments, loaded, remarks.errors);
@@ -100,6 +105,14 @@ std::vector<StepInput> readInputs(const Options &options,
     CheckpointInfo saved;
     readCheckpoint(options.load, arguments, loaded, saved, remarks.errors);
     info.step = saved.step;
+    if (int64_t last;
+        __builtin_add_overflow(saved.step, options.steps, &last) ||
+        last == INT64_MAX)
+      remarks.errors.push_back(
+          "expected '--steps' and the " + std::to_string(saved.step) +
+          " steps of '" + options.load + "' to be below " +
+          std::to_string(INT64_MAX) + " together, but got " +
+          std::to_string(options.steps));
     if (!saved.recipe.empty() && saved.recipe != info.recipe)
       remarks.warnings.push_back("'" + options.load + "' was saved under " +
                                  saved.recipe + ", but this step has " +
@@ -108,9 +121,14 @@ std::vector<StepInput> readInputs(const Options &options,
   // What a file should have had is not missed again.
   if (!remarks.errors.empty())
     return {};
-  return matchInputs(arguments, std::move(loaded), std::move(archive),
-                     {options.steps, options.seed, options.vjp}, remarks.errors,
-                     remarks.warnings);
+  std::vector<StepInput> inputs =
+      matchInputs(arguments, std::move(loaded), std::move(archive),
+                  {options.steps, options.seed, options.vjp}, remarks.errors,
+                  remarks.warnings);
+  for (const std::string &name : selection.others)
+    remarks.warnings.push_back("array " + te::support::inQuotes(name) +
+                               " is not an argument of the entry");
+  return inputs;
 }
 
 /// Opens the files the user asked for.

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -74,6 +75,24 @@ TEST_P(Npz, ManyMembers) {
   ASSERT_EQ(read.size(), archive.size());
   EXPECT_EQ(read["m65999"].data, archive["m65999"].data);
   EXPECT_EQ(read["x"].data, archive["x"].data);
+}
+
+// What is not asked for is not even decompressed: it may be damaged.
+TEST_P(Npz, ReadsOnlyWhatIsSelected) {
+  const std::string name = "x.npy";
+  const auto at =
+      std::search(bytes.begin(), bytes.end(), name.begin(), name.end());
+  ASSERT_NE(at, bytes.end());
+  // Inside the data of "x".
+  at[200] ^= 0xff;
+  NpzArchive read;
+  EXPECT_FALSE(parseNpz(bytes.data(), bytes.size(), read, error));
+  NpzSelection selection = {{"scalar", "w", "absent"}, {"old"}};
+  ASSERT_TRUE(parseNpz(bytes.data(), bytes.size(), read, error, &selection))
+      << error;
+  EXPECT_EQ(read.size(), 2u);
+  EXPECT_EQ(read["w"].data, archive["w"].data);
+  EXPECT_EQ(selection.others, (std::vector<std::string>{"empty", "x"}));
 }
 
 // With every truncation and every changed byte, the file is read or an error
@@ -177,6 +196,32 @@ TEST(Npy, HeadersAreChecked) {
     EXPECT_EQ(ok, *c.error == '\0') << c.header << ": " << error;
     EXPECT_NE(error.find(c.error), std::string::npos) << error;
   }
+}
+
+// A header is small, whatever it says.
+TEST(Npy, HeadersAreBounded) {
+  std::string sizes;
+  for (int i = 0; i < 65; ++i)
+    sizes += "1,";
+  NpyArray array;
+  std::string error;
+  std::vector<uint8_t> file = npy("{'descr': '<f4', 'fortran_order': True, "
+                                  "'shape': (" +
+                                      sizes + "), }",
+                                  4);
+  EXPECT_FALSE(parseNpy(file.data(), file.size(), array, error));
+  EXPECT_EQ(error, "expected 'shape' to be a tuple of at most 64 sizes");
+  array = {"|u1", std::vector<int64_t>(65, 1), {1}};
+  EXPECT_FALSE(writeNpz([](const void *, size_t) { return true; },
+                        {{"a", array}}, false, error));
+  EXPECT_EQ(error, "array 'a': expected at most 64 dimensions, but got 65");
+  // Version 2 has 32 bits for the size of a header.
+  const std::string wide = std::string("\x93NUMPY\x02\x00", 8) +
+                           std::string("\x00\x00\x01\x00", 4) +
+                           std::string(70000, ' ');
+  EXPECT_FALSE(parseNpy(reinterpret_cast<const uint8_t *>(wide.data()),
+                        wide.size(), array, error));
+  EXPECT_EQ(error, "expected a header of at most 65535 bytes, but got 65536");
 }
 
 TEST(Npy, FortranOrderBecomesRowMajor) {

@@ -148,6 +148,8 @@ def damage(folder):
     changed("version", lambda copy: copy["__metadata__"].update({"te.format": "2"}))
     changed("foreign", lambda copy: copy.pop("__metadata__") and None)
     changed("count", lambda copy: copy["__metadata__"].update({"te.step": "4x"}))
+    for name, steps in [("last", 2**63 - 1), ("huge", 10**20), ("almost", 2**63 - 2)]:
+        changed(name, lambda copy, steps=steps: copy["__metadata__"].update({"te.step": str(steps)}))
     changed("missing", lambda copy: copy.update({"w1.moment": copy.pop("w1.m")}))
     changed("shape", lambda copy: copy["w1"].update({"shape": [4096]}))
     changed("dtype", lambda copy: copy["w1"].update({"dtype": "I32"}))
