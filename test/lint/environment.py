@@ -2,8 +2,8 @@
 """No environment variable changes the meaning of a program.
 
 The compiler reads no variables: recipes, overrides and policies are attributes and options. The runtime reads the folder of
-caches and settings of the libraries that it loads. te-run reads which launcher started it, and the addresses of the other
-processes. The Python package reads the folder of its libraries and, for programs that were written for TransformerEngine,
+caches and settings of the libraries that it loads. te-run reads which launcher started it, and the addresses and the secret of
+the other processes. The Python package reads the folder of its libraries and, for programs that were written for TransformerEngine,
 NVTE_BACKWARD_OVERRIDE as the default of one field of a recipe, with a warning. No other variable of TransformerEngine is named.
 """
 

@@ -6,6 +6,8 @@
 
 #include "Job.h"
 
+#include "Support/Files.h"
+
 #include "mlir/IR/BuiltinAttributes.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringExtras.h"
@@ -16,7 +18,11 @@
 #include <thread>
 #include <utility>
 
+#include <cerrno>
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 namespace te::run {
 
@@ -46,7 +52,7 @@ namespace {
 /// A launcher that says only where the first process is.
 struct Place {
   int size = 1, rank = 0, localRank = 0;
-  std::string host, job;
+  std::string host, job, secret;
   int port = 0;
 };
 
@@ -85,6 +91,43 @@ static std::string orEmpty(const char *variable) {
   return text ? text : "";
 }
 
+/// Reads what the processes of a job prove to each other: the text in
+/// TE_JOB_SECRET, or in the file TE_JOB_SECRET_FILE, which only its owner may
+/// read. Empty if neither is set.
+static std::string readSecret(std::string &error) {
+  if (std::string secret = orEmpty("TE_JOB_SECRET"); !secret.empty())
+    return secret;
+  const std::string path = orEmpty("TE_JOB_SECRET_FILE");
+  if (path.empty())
+    return "";
+  constexpr off_t kMost = 4096;
+  struct stat status = {};
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  std::string secret;
+  if (file < 0 || fstat(file, &status) != 0) {
+    error = "cannot read 'TE_JOB_SECRET_FILE' " + support::inQuotes(path) +
+            ": " + std::strerror(errno);
+  } else if (!S_ISREG(status.st_mode) || status.st_mode & 077 ||
+             status.st_uid != geteuid() || status.st_size > kMost) {
+    error = "expected 'TE_JOB_SECRET_FILE' " + support::inQuotes(path) +
+            " to be a file of this user, of mode 600 and at most " +
+            std::to_string(kMost) + " bytes; 'chmod 600' makes it one";
+  } else {
+    secret.resize(status.st_size);
+    const ssize_t got = read(file, secret.data(), secret.size());
+    secret.resize(std::max<ssize_t>(got, 0));
+    // Of an editor.
+    while (!secret.empty() && (secret.back() == '\n' || secret.back() == '\r'))
+      secret.pop_back();
+    if (secret.empty())
+      error = "expected 'TE_JOB_SECRET_FILE' " + support::inQuotes(path) +
+              " not to be empty";
+  }
+  if (file >= 0)
+    close(file);
+  return secret;
+}
+
 /// Reads the variables of torchrun and other launchers of torch.distributed, or
 /// those of srun. False if neither is set, or with an `error`.
 static bool findPlace(Place &place, std::string &error) {
@@ -121,6 +164,13 @@ static bool findPlace(Place &place, std::string &error) {
     // The agent of torchrun has a store of its own there.
     if (orEmpty("TORCHELASTIC_USE_AGENT_STORE") == "True")
       ++place.port;
+    // Launchers without a number of the job give its jobs different ports.
+    place.job +=
+        " " + std::to_string(place.port) + " " + std::to_string(geteuid());
+    std::string secretError;
+    place.secret = readSecret(secretError);
+    if (!secretError.empty())
+      environment.fail(secretError);
   }
   if (environment.error.empty() && place.rank >= place.size)
     environment.fail("expected the rank of this process to be below " +
@@ -172,9 +222,14 @@ bool Job::joinMpi(std::string &error) {
 bool Job::joinTcp(const te_tcp_options &options, std::string &error) {
 #if TE_HAS_TCP
   char message[TE_RT_MESSAGE_BYTES] = "";
-  if (te_tcp_create(&options, &tcp, message) == TE_RT_OK)
+  const te_rt_status status = te_tcp_create(&options, &tcp, message);
+  if (status == TE_RT_OK)
     return true;
   error = message;
+  if (status == TE_RT_INVALID_ARGUMENT && !options.secret)
+    error +=
+        "; 'TE_JOB_SECRET' or 'TE_JOB_SECRET_FILE', set for all processes, "
+        "is the secret of a job";
 #else
   error = "torchrun or srun started this process, but this te-run was built "
           "without Asio (Debian package 'libasio-dev'); use 'mpirun'";
@@ -199,7 +254,8 @@ bool Job::join(int64_t timeoutSeconds, std::string &error) {
     localRank = place.localRank;
     // Others may have taken a port, so a few are tried.
     if (!joinTcp({place.host.c_str(), place.port, 16, place.job.c_str(),
-                  place.size, place.rank, timeout},
+                  place.size, place.rank, timeout,
+                  place.secret.empty() ? nullptr : place.secret.c_str()},
                  error))
       return false;
   } else {

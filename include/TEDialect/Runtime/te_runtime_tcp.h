@@ -23,8 +23,9 @@ extern "C" {
 typedef struct te_tcp te_tcp;
 
 typedef struct te_tcp_options {
-  /// Where process 0 listens: on the first free one of `num_ports` ports from
-  /// `port` on. The same in all processes.
+  /// Where process 0 listens, and nowhere else: at this address of its host,
+  /// on the first free one of `num_ports` ports from `port` on. The same in all
+  /// processes. The others listen where they reach it.
   const char *host;
   int32_t port, num_ports;
   /// Any text that is the same in all processes of the job and differs from
@@ -32,6 +33,11 @@ typedef struct te_tcp_options {
   const char *job;
   int32_t size, rank;
   int64_t timeout_ms;
+  /// What only the processes of the job know, 16 bytes or more: each side of a
+  /// connection proves that it has it. NULL is allowed where `host` is a
+  /// loopback address, and lets every program of this host that knows `job`
+  /// join.
+  const char *secret;
 } te_tcp_options;
 
 /// Joins the job: all its processes call this.

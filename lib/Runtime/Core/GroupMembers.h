@@ -58,11 +58,11 @@ struct GroupMembers {
 inline te_rt_status readMembers(const int32_t *ranks, int32_t size, int jobSize,
                                 int rank, GroupMembers *members,
                                 char *message) {
-  if (std::string null = firstNull({{"ranks", ranks}}); !null.empty())
-    return say(message, null);
   if (size < 1)
     return say(message, "expected 'size' to be one or more, but got " +
                             std::to_string(size));
+  if (std::string null = firstNull({{"ranks", ranks}}); !null.empty())
+    return say(message, null);
   members->ranks.assign(ranks, ranks + size);
   for (int32_t r = 0; r < size; ++r) {
     if (ranks[r] < 0 || ranks[r] >= jobSize)

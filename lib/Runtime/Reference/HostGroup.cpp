@@ -38,7 +38,11 @@ Status HostGroup::exchange(const void *send, int64_t stride, void *receive,
 Status HostGroup::announce(const Announcement &mine,
                            std::vector<Announcement> *all) {
   all->resize(static_cast<size_t>(size()));
-  return exchange(&mine, 0, all->data(), sizeof(mine));
+  TE_RT_RETURN_IF_FAILED(exchange(&mine, 0, all->data(), sizeof(mine)));
+  // What other processes say is checked like a file's.
+  for (Announcement &other : *all)
+    other.kernel[sizeof(other.kernel) - 1] = '\0';
+  return Status::ok();
 }
 
 Status HostGroup::greet() {

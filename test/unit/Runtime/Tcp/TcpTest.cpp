@@ -12,8 +12,11 @@
 #include <asio.hpp>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
@@ -23,6 +26,7 @@ namespace {
 using Bytes = std::vector<uint8_t>;
 
 constexpr int64_t kTimeout = 20000;
+constexpr const char *kSecret = "sixteen bytes or more";
 
 /// A port that was free.
 int32_t freePort() {
@@ -35,7 +39,7 @@ int32_t freePort() {
 class Process {
 public:
   Process(int rank, int size, int32_t port) : rank(rank), size(size) {
-    options = {"127.0.0.1", port, 4, "a job", size, rank, kTimeout};
+    options = {"127.0.0.1", port, 4, "a job", size, rank, kTimeout, kSecret};
   }
   ~Process() {
     if (job)
@@ -172,13 +176,85 @@ TEST(Tcp, WrongArgumentsAreNamed) {
   Process process(0, 1, 1);
   process.options.rank = 1;
   EXPECT_EQ(process.join(), TE_RT_INVALID_ARGUMENT);
-  EXPECT_STREQ(process.message, "expected 'rank' to be from 0 to below 'size', "
-                                "but got 1 and 1");
+  EXPECT_STREQ(
+      process.message,
+      "expected 'rank' to be from 0 to below 'size', and that to be at "
+      "most 65536, but got 1 and 1");
   process.options.rank = 0;
   process.options.port = 65534;
   EXPECT_EQ(process.join(), TE_RT_INVALID_ARGUMENT);
   EXPECT_STREQ(process.message, "expected 'num_ports' ports from 'port' on to "
                                 "be from 1 to 65535, but got 4 from 65534 on");
+  process.options.port = 1;
+  process.options.num_ports = INT32_MAX;
+  EXPECT_EQ(process.join(), TE_RT_INVALID_ARGUMENT);
+  process.options.num_ports = 1;
+  process.options.secret = "short";
+  EXPECT_EQ(process.join(), TE_RT_INVALID_ARGUMENT);
+  EXPECT_STREQ(process.message,
+               "expected 'secret' to have 16 bytes or more, but got 5");
+}
+
+// Only a job that no other host can reach may do without a secret.
+TEST(Tcp, OtherHostsNeedTheSecret) {
+  for (const char *host : {"0.0.0.0", "example.org", "10.0.0.1"}) {
+    Process process(0, 2, freePort());
+    process.options.host = host;
+    process.options.secret = nullptr;
+    EXPECT_EQ(process.join(), TE_RT_INVALID_ARGUMENT);
+    EXPECT_EQ(process.message,
+              "expected 'secret' for a job that other hosts can reach, at '" +
+                  std::string(host) + "', but got none");
+  }
+  onEach(2, [](Process &process) {
+    process.options.host = process.rank ? "localhost" : "127.0.0.1";
+    process.options.secret = nullptr;
+    ASSERT_OK(process.join());
+    EXPECT_OK(process.leave());
+  });
+}
+
+// Nobody who has another secret is let in, whatever rank it says it has.
+TEST(Tcp, AnotherSecretIsRefused) {
+  onEach(3, [](Process &process) {
+    process.options.timeout_ms = 1000;
+    if (process.rank == 2)
+      process.options.secret = "another secret, as long";
+    EXPECT_EQ(process.join(), TE_RT_TIMED_OUT);
+    const std::string text = process.message;
+    if (process.rank != 1)
+      EXPECT_NE(text.find(" of this job did not prove to have its secret"),
+                std::string::npos)
+          << text;
+    if (process.rank == 0)
+      EXPECT_NE(text.find("rank 2 of 3 did not connect"), std::string::npos)
+          << text;
+  });
+}
+
+// Process 0 listens at the job's address only.
+TEST(Tcp, ListensAtTheAddressOfTheJob) {
+  const int32_t port = freePort();
+  Process process(0, 2, port);
+  process.options.num_ports = 1;
+  process.options.timeout_ms = 1000;
+  std::thread probe([&] {
+    asio::io_context io;
+    asio::error_code error;
+    const auto connect = [&](const char *address) {
+      asio::ip::tcp::socket socket(io);
+      socket.connect({asio::ip::make_address(address),
+                      static_cast<asio::ip::port_type>(port)},
+                     error);
+      return !error;
+    };
+    while (!connect("127.0.0.1"))
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    // Another address of the same device.
+    EXPECT_FALSE(connect("127.0.0.2"));
+  });
+  EXPECT_EQ(process.join(), TE_RT_TIMED_OUT);
+  probe.join();
 }
 
 TEST(Tcp, WhoDoesNotJoinIsNamed) {
@@ -318,41 +394,79 @@ TEST(Tcp, AnEchoIsNotProcess0) {
       << process.message;
 }
 
-// Ranks are counted, not connections.
+// Ranks are counted, not connections: a second process of a rank is refused.
 TEST(Tcp, OneRankTwiceIsOneRank) {
-  int32_t port = freePort();
-  Bytes hello;
-  {
-    Stranger stranger(port);
-    Process process(1, 3, port);
-    process.options.timeout_ms = 500;
-    std::thread server([&] { hello = stranger.echo(); });
-    (void)process.join();
-    server.join();
-  }
-  port = freePort();
-  Process process(0, 3, port);
-  process.options.num_ports = 1;
-  process.options.timeout_ms = 2000;
-  std::thread twice([&] {
-    asio::io_context io;
-    std::vector<asio::ip::tcp::socket> sockets;
-    for (int i = 0; i < 2; ++i) {
-      sockets.emplace_back(io);
-      asio::error_code error;
-      const asio::ip::tcp::endpoint there(
-          asio::ip::make_address("127.0.0.1"),
-          static_cast<asio::ip::port_type>(port));
-      while (sockets.back().connect(there, error), error)
-        std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      asio::write(sockets.back(), asio::buffer(hello));
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+  const int32_t port = freePort();
+  const auto join = [&](int rank, std::string *said) {
+    Process process(rank, 3, port);
+    process.options.num_ports = 1;
+    process.options.timeout_ms = 1000;
+    EXPECT_NE(process.join(), TE_RT_OK);
+    *said = process.message;
+  };
+  std::string said[3];
+  std::thread first([&] { join(1, &said[1]); }),
+      second([&] { join(1, &said[2]); });
+  join(0, &said[0]);
+  first.join();
+  second.join();
+  EXPECT_NE(said[0].find("rank 2 of 3 did not connect"), std::string::npos)
+      << said[0];
+}
+
+/// A connection to a port on which somebody will listen.
+asio::ip::tcp::socket connectTo(asio::io_context &io, int32_t port) {
+  asio::ip::tcp::socket socket(io);
+  asio::error_code error;
+  const asio::ip::tcp::endpoint there(asio::ip::make_address("127.0.0.1"),
+                                      static_cast<asio::ip::port_type>(port));
+  while (socket.connect(there, error), error)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  return socket;
+}
+
+// Connections that say nothing, or nonsense, or that they are another rank,
+// neither delay a job nor get into it.
+TEST(Tcp, StrangersDoNotDelayTheJob) {
+  const int32_t port = freePort();
+  std::vector<std::thread> processes;
+  const auto begin = std::chrono::steady_clock::now();
+  processes.emplace_back([=] {
+    Process process(0, 2, port);
+    process.options.num_ports = 1;
+    ASSERT_OK(process.join());
+    EXPECT_OK(process.leave());
   });
-  EXPECT_EQ(process.join(), TE_RT_TIMED_OUT);
-  twice.join();
-  EXPECT_NE(std::string(process.message).find("rank 2 of 3"), std::string::npos)
-      << process.message;
+  asio::io_context io;
+  std::vector<asio::ip::tcp::socket> strangers;
+  for (int i = 0; i < 40; ++i) {
+    strangers.push_back(connectTo(io, port));
+    Bytes hello(i % 3 == 0 ? 0 : 1000, 0xff);
+    if (i % 3 == 2) {
+      // A Hello of the job that says it is from rank 0.
+      const uint8_t start[] = {'t', 'e', '-', 't', 'c', 'p', '2', '\n'};
+      std::copy(std::begin(start), std::end(start), hello.begin());
+      uint64_t job = 14695981039346656037u;
+      for (char c : std::string("a job"))
+        job = (job ^ static_cast<unsigned char>(c)) * 1099511628211u;
+      std::memcpy(&hello[8], &job, sizeof(job));
+      const int32_t numbers[] = {2, i % 2 ? 0 : INT32_MIN, 1, 0};
+      std::memcpy(&hello[16], numbers, sizeof(numbers));
+    }
+    asio::error_code ignored;
+    asio::write(strangers.back(), asio::buffer(hello), ignored);
+  }
+  processes.emplace_back([=] {
+    Process process(1, 2, port);
+    process.options.num_ports = 1;
+    ASSERT_OK(process.join());
+    EXPECT_OK(process.leave());
+  });
+  for (std::thread &process : processes)
+    process.join();
+  // One after the other, the silent ones would take ten seconds each.
+  EXPECT_LT(std::chrono::steady_clock::now() - begin,
+            std::chrono::milliseconds(kTimeout / 2));
 }
 
 TEST(Tcp, PortsOfOthersArePassedBy) {
