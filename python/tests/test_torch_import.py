@@ -399,30 +399,3 @@ def test_numbers_in_tensors_have_gradients():
     _, theirs = gradients(model, x)
     _, mine = gradients(te_mlir.torch.jit(model, strict=True, recipe=te_mlir.HighPrecision()), x)
     assert_close({name.removeprefix("_orig_mod."): g for name, g in mine.items()}, theirs)
-
-
-def test_the_last_graph_before_pytorch_goes_on_alone_is_told():
-    model = Two(lambda self, x: self.l1(x))
-    with torch._dynamo.config.patch(recompile_limit=2):
-        compiled = te_mlir.torch.jit(model)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            compiled(X)
-        with pytest.warns(UserWarning, match="compiled 2 times, which is torch._dynamo.config.recompile_limit"):
-            compiled(X[:8])
-
-
-def test_models_of_one_class_count_together_until_a_reset():
-    with torch._dynamo.config.patch(recompile_limit=2):
-        models = [te_mlir.torch.jit(Two(lambda self, x: self.l1(x))) for _ in range(4)]
-        assert models[0].te.report() == models[3].te.report()
-        assert "no graph is compiled: the model was not called yet" in models[0].te.report()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            for model in models[:3]:
-                model(X)
-        assert [len(model.te.graphs) for model in models] == [1, 1, 0, 0]
-        assert "or torch.compile runs it without te" in models[2].te.report()
-        torch.compiler.reset()
-        models[3](X)
-        assert len(models[3].te.graphs) == 1

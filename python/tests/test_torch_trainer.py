@@ -96,7 +96,7 @@ def test_a_resumed_run_has_the_bits_of_one_run(tmp_path, capfd):
         assert torch.equal(value, found[1][name]), name
     # A forward and a backward of seven layers in each block, and the head.
     line = next(line for line in capfd.readouterr().out.splitlines() if line.startswith("te: "))
-    assert line == "te: graphs: 1; quantised GEMMs: 45 of 45; left to PyTorch: 0"
+    assert line == "te: graphs: 1; quantised GEMMs: 45 of 45; left to PyTorch: 0; calls in PyTorch: 0"
 
 
 def test_a_checkpoint_without_states_is_an_error(tmp_path):

@@ -26,10 +26,11 @@ from te_mlir.recipes import Recipe
 from te_mlir.torch import graph as graphs
 from te_mlir.torch import varlen
 from te_mlir.torch.arguments import describe
+from te_mlir.torch.calls import Calls, raise_limits
 from te_mlir.torch.capture import capture
 from te_mlir.torch.masks import Kind, OtherMask
 from te_mlir.torch.parts import Built, Making, Part, build
-from te_mlir.torch.plan import plan
+from te_mlir.torch.plan import NO_LAYER, plan
 from te_mlir.torch.runner import Region
 from te_mlir.torch.shapes import Specialised, is_size
 from te_mlir.torch.signature import Options
@@ -50,8 +51,9 @@ class Graph:
         options: Options,
         differentiate_outputs: str,
         states: States | None = None,
+        calls: Calls | None = None,
     ) -> None:
-        self.module = module
+        self.module, self.calls = module, calls or Calls()
         self.making = Making(options, differentiate_outputs, states or States())
         self.names, self.buffers = graphs.argument_names(module), graphs.buffers(module)
         self.masks: dict[str, Kind] = {}
@@ -87,7 +89,10 @@ class Graph:
 
     def __call__(self, *tensors: torch.Tensor) -> Any:
         built = self.built
+        self.calls.all += 1
         if built is None:
+            if self.reasons != [NO_LAYER]:
+                self.calls.leave(self.reasons[0])
             return self.module(*tensors)
         try:
             return built.run(tensors)
@@ -202,59 +207,53 @@ class Backend:
         self.graphs: list[Graph] = []
         #: Why further graphs stay in PyTorch as a whole.
         self.refused: list[str] = []
+        #: The calls of the graphs. `calls.left` is the number of those that ran only in PyTorch.
+        self.calls = Calls()
         self.states = States()
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy compiles its graphs again, and has copies of the states.
-        return {**self.__dict__, "graphs": [], "refused": []}
+        return {**self.__dict__, "graphs": [], "refused": [], "calls": Calls()}
 
     def __call__(self, module: GraphModule, examples: list[Any], mode: str | None = None) -> Callable[..., Any]:
         """Compiles a graph, as torch.compile asks. mode: that of torch.compile, if it is called with one."""
         records = self._records or _records(mode)
+        raise_limits()
         reasons = _strange(module, examples)
         if reasons:
             if self.strict:
                 raise ImportFailure(reasons)
-            self._refuse(reasons)
-            return module.forward
+            return lambda *arguments: self._leave(module, arguments, reasons)
         sizes = [i for i, example in enumerate(examples) if is_size(example)]
         if sizes:
             make = lambda own, tensors: self._graph(own, tensors, records)
-            refuse = None if self.strict else lambda reason: self._refuse([reason])
-            return varlen.Rounded(module, Specialised(module, sizes, make, refuse))
+            leave = None if self.strict else lambda reason, arguments: self._leave(module, arguments, [reason])
+            return varlen.Rounded(module, Specialised(module, sizes, make, leave))
         return self._graph(module, examples, records)
 
-    def _refuse(self, reasons: Sequence[str]) -> None:
-        """Notes that a graph stays in PyTorch as a whole."""
-        self.refused += reasons
-        warnings.warn("te: a graph stays in PyTorch:\n  " + "\n  ".join(reasons), stacklevel=3)
+    def _leave(self, module: GraphModule, arguments: Sequence[Any], reasons: Sequence[str]) -> Any:
+        """Runs a call of a graph in PyTorch, and notes the reasons."""
+        new = [reason for reason in reasons if reason not in self.refused]
+        self.refused += new
+        if new:
+            warnings.warn("te: a graph stays in PyTorch:\n  " + "\n  ".join(new), stacklevel=3)
+        self.calls.all += 1
+        self.calls.leave(reasons[0])
+        return module(*arguments)
 
     def _graph(self, module: GraphModule, examples: Sequence[torch.Tensor], records: bool) -> Graph:
         options = self.options
         if records and any(example.is_cuda for example in examples):
             options = options._replace(cuda_graph=True)
-        graph = Graph(module, examples, options, self.differentiate_outputs, self.states)
+        graph = Graph(module, examples, options, self.differentiate_outputs, self.states, self.calls)
         self.graphs.append(graph)
         for region in graph.regions:
             region.is_first_microbatch = self._is_first_microbatch
         if graph.reasons and self.strict:
             raise ImportFailure(graph.reasons)
-        self._warn_of_limit()
         if graph.reasons:
             warnings.warn("te: parts of a graph stay in PyTorch:\n  " + "\n  ".join(graph.reasons), stacklevel=2)
         return graph
-
-    def _warn_of_limit(self) -> None:
-        """Warns that PyTorch runs later calls without te, because the function was compiled for too many shapes."""
-        current = torch._guards.CompileContext.current_compile_id()
-        limit = getattr(torch._dynamo.config, "recompile_limit", None)
-        if current is not None and limit is not None and (current.frame_compile_id or 0) + 1 == limit:
-            warnings.warn(
-                f"te: a function was compiled {limit} times, which is torch._dynamo.config.recompile_limit; calls that "
-                "do not fit one of these graphs run only in PyTorch. Pad inputs to fewer shapes, or raise the limit; "
-                "models of one class count together until torch.compiler.reset()",
-                stacklevel=2,
-            )
 
     @property
     def is_first_microbatch(self) -> bool | None:
@@ -291,10 +290,12 @@ class Backend:
     def report(self, what: str = "precision", format: str = "text") -> str:
         """Reports of all graphs, and the nodes that stay in PyTorch; as "html", on one page, if a part is compiled."""
         refused = [f"a graph stays in PyTorch: {reason}\n" for reason in self.refused]
+        if self.calls.left:
+            refused.append(f"calls that ran only in PyTorch: {self.calls.left}\n")
         if not self.graphs and not refused:
             return (
                 "no graph is compiled: the model was not called yet, or torch.compile runs it without te, as it does "
-                "after its recompile_limit\n"
+                "after a recompile_limit that it was given\n"
             )
         if format == "html" and any(graph.parts for graph in self.graphs):
             graphs = list(enumerate(self.graphs))
@@ -307,7 +308,8 @@ class Backend:
         return "".join(parts)
 
     def summary(self) -> str:
-        """One line: how many GEMMs of the compiled graphs are quantised, and how many operations stay in PyTorch."""
+        """One line: how many GEMMs of the compiled graphs are quantised, how many operations stay in PyTorch, and how many
+        calls ran only there."""
         gemms = [
             gemm
             for graph in self.graphs
@@ -317,7 +319,10 @@ class Backend:
         ]
         quantised = sum(gemm["a"].startswith(("f8", "f4")) and gemm["b"].startswith(("f8", "f4")) for gemm in gemms)
         left = len(self.refused) + sum(len(graph.reasons) for graph in self.graphs)
-        return f"te: graphs: {len(self.graphs)}; quantised GEMMs: {quantised} of {len(gemms)}; left to PyTorch: {left}"
+        return (
+            f"te: graphs: {len(self.graphs)}; quantised GEMMs: {quantised} of {len(gemms)}; left to PyTorch: {left}; "
+            f"calls in PyTorch: {self.calls.left}"
+        )
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Copies of the states of recipes (histories, scales, random states), and of casts of weights that are kept.
@@ -376,6 +381,9 @@ class _Jitted(WithStates, torch._dynamo.eval_frame.OptimizedModule):
     def _states(self) -> States:  # type: ignore[override]
         return self.te.states
 
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        return self.te.calls.watch(self.te.strict, super().__call__, *arguments, **options)
+
     def __reduce_ex__(self, protocol: Any) -> Any:
         return _compiled, (self._orig_mod, self.te, self._fullgraph)
 
@@ -384,7 +392,7 @@ class _Jitted(WithStates, torch._dynamo.eval_frame.OptimizedModule):
 
 
 def _compiled(module: Any, te: Backend, fullgraph: bool) -> Any:
-    compiled: Any = torch.compile(module, backend=te, dynamic=False, fullgraph=fullgraph)
+    compiled: Any = torch.compile(module, backend=te, fullgraph=fullgraph)
     if isinstance(compiled, torch._dynamo.eval_frame.OptimizedModule):
         te.states.belong_to(module)
         compiled.__class__ = _Jitted
@@ -421,6 +429,7 @@ def compile_in_place(module: torch.nn.Module, **options: Any) -> Backend:
     te = Backend(**options)
     te.states.belong_to(module)
     module.compile(backend=te, fullgraph=te.strict)
+    module._compiled_call_impl = te.calls.watched(te.strict, module._compiled_call_impl)
     return te
 
 

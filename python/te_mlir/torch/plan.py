@@ -19,6 +19,9 @@ from te_mlir.torch.indices import Indices, source_of
 from te_mlir.torch.masks import Kind
 from te_mlir.torch.partition import Schedule
 
+#: The reason of a graph that has nothing to compile.
+NO_LAYER = "the graph has no linear layer"
+
 
 @dataclass(frozen=True)
 class Exit:
@@ -57,7 +60,7 @@ def plan(captured: Captured, masks: Mapping[str, Kind]) -> Planned:
     schedule = captured.schedule
     regions, reasons = _regions(schedule, captured.names, captured.gradients, masks)
     if not regions:
-        return Planned((), tuple(reasons or ["the graph has no linear layer"]))
+        return Planned((), tuple(reasons or [NO_LAYER]))
     if len(captured.devices) != 1:
         reasons.append(f"its tensors are on several devices: {sorted(map(str, captured.devices))}")
         return Planned((), tuple(reasons))

@@ -23,8 +23,8 @@ def is_size(example: Any) -> bool:
 class Specialised:
     """A graph with integers as arguments: it is compiled for each set of integers, at its first call.
 
-    sizes: the places of the integers among the arguments. make: compiles a graph without them. refuse: is called with
-    the reason if calls without gradients run in PyTorch, because there are too many sets; None if they never do.
+    sizes: the places of the integers among the arguments. make: compiles a graph without them. leave: runs a call
+    without gradients in PyTorch, for a reason, if there are too many sets; None if such calls are compiled, too.
     """
 
     def __init__(
@@ -32,10 +32,10 @@ class Specialised:
         module: GraphModule,
         sizes: Sequence[int],
         make: Callable[[GraphModule, list[torch.Tensor]], Callable[..., Any]],
-        refuse: Callable[[str], None] | None,
+        leave: Callable[[str, Sequence[Any]], Any] | None,
     ) -> None:
-        self.module, self.make, self.refuse = module, make, refuse
-        self.limit = None if refuse is None or torch.is_grad_enabled() else _WITHOUT_GRADIENTS
+        self.module, self.make, self.leave = module, make, leave
+        self.limit = None if leave is None or torch.is_grad_enabled() else _WITHOUT_GRADIENTS
         self.sizes = frozenset(sizes)
         self.compiled: dict[tuple[int, ...], Callable[..., Any]] = {}
 
@@ -43,11 +43,8 @@ class Specialised:
         sizes = tuple(int(arguments[i]) for i in sorted(self.sizes))
         tensors = [argument for i, argument in enumerate(arguments) if i not in self.sizes]
         if sizes not in self.compiled:
-            if len(self.compiled) == self.limit:
-                if self.refuse is not None:
-                    self.refuse(f"calls without gradients have more than {self.limit} sets of sizes, {sizes} the last")
-                    self.refuse = None
-                return self.module(*arguments)
+            if self.leave is not None and len(self.compiled) == self.limit:
+                return self.leave(f"calls without gradients have more than {self.limit} sets of sizes", arguments)
             self.compiled[sizes] = self.make(self._with(sizes), tensors)
             if len(self.compiled) == _MANY:
                 warnings.warn(
