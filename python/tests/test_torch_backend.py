@@ -80,7 +80,7 @@ def test_any_number_of_shapes_is_compiled():
         torch.testing.assert_close(loss, wanted, rtol=1e-5, atol=0)
         mine = {name.removeprefix("_orig_mod."): gradient for name, gradient in mine.items()}
         assert_close(mine, theirs)
-    assert len(backend.graphs) >= len(set(shapes)) and not any(graph.reasons for graph in backend.graphs)
+    assert len(backend.graphs) < len(set(shapes)) and not any(graph.reasons for graph in backend.graphs)
 
 
 def test_shapes_share_states():
@@ -105,14 +105,19 @@ def test_a_number_that_is_no_tensor_is_one_of_the_sizes():
 
 
 def test_many_shapes_without_gradients_do_not_end_the_compilation_of_steps():
-    """As `generate` does, with one shape for each token, before the first step."""
-    model = Two(layers)
+    """As `generate` does, with one shape for each token, before the first step. A mean is not padded."""
+
+    def centred(model, x):
+        y = layers(model, x)
+        return y - y.mean(0)
+
+    model = Two(centred)
     backend = te_mlir.torch.compile_in_place(model)
     with torch.no_grad(), warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         for rows in range(2, 32):
             x = torch.randn(rows, 32)
-            torch.testing.assert_close(model(x), model.l2(model.l1(x).relu()))
+            torch.testing.assert_close(model(x), centred(model, x))
     said = [
         str(warning.message) for warning in said if "calls without gradients have more than 8" in str(warning.message)
     ]

@@ -1,11 +1,16 @@
 """Calls with many shapes, and calls that run in PyTorch although they were to be compiled."""
 
+import copy
+import itertools
+import random
 import warnings
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
+from conftest import RECIPES
+from models import Llama
 from torch import nn
 from torch_compare import Two, X, fresh  # noqa: F401
 
@@ -142,3 +147,151 @@ def test_each_call_of_a_graph_that_stays_in_pytorch_is_counted():
 def test_a_graph_without_layers_may_stay_in_pytorch():
     model = te_mlir.torch.jit(Two(lambda self, x: (x * self.l1.bias).sum()))
     assert not steps(model) and model.te.calls.left == 0
+
+
+# Sizes that are rounded up
+
+
+def layers(model, x):
+    return model.l2(model.l1(x).relu())
+
+
+def programs(backend):
+    """The number of compiled programs of each graph."""
+    return [len(region.compilation._programs) for graph in backend.graphs for region in graph.regions]
+
+
+def test_steps_with_new_shapes_take_few_programs():
+    """Batches from 2 to 16 and lengths from 9 to 128, of which no two steps have the same."""
+    model = Two(layers)
+    compiled = te_mlir.torch.jit(model, strict=True)
+    draw = random.Random(0)
+    shapes = [(4, 9), (5, 10)] + [(draw.randint(2, 16), length) for length in draw.sample(range(11, 129), 60)]
+    for step, shape in enumerate(shapes):
+        x = torch.randn(*shape, 32)
+        loss = compiled(x).square().sum()
+        if step % 10 == 0:
+            torch.testing.assert_close(loss, layers(model, x).square().sum())
+        loss.backward()
+    # The first shape is compiled as it is; then there are 4 capacities of batches and 4 of lengths.
+    assert len(compiled.te.graphs) <= 1 + 4 * 4 and set(programs(compiled.te)) == {1}
+    assert not compiled.te.calls.left and not compiled.te.exact
+
+
+def test_lengths_take_as_many_programs_as_there_are_powers_of_two():
+    """500 steps with a new length each."""
+    compiled = te_mlir.torch.jit(Two(layers), strict=True)
+    for length in [300, *random.Random(0).sample(range(2, 513), 499)]:
+        compiled(torch.randn(length, 32)).sum().backward()
+    assert len(compiled.te.graphs) <= 1 + 9 and set(programs(compiled.te)) == {1}
+
+
+def run(model, calls, recipe, **options):
+    """Results and gradients of each call, and the backend."""
+    torch._dynamo.reset()
+    model = copy.deepcopy(model)
+    backend = te_mlir.torch.compile_in_place(model, recipe=recipe, strict=True, **options)
+    found = []
+    for inputs in calls:
+        model.zero_grad()
+        results = model(*inputs)
+        results = results if isinstance(results, tuple) else (results,)
+        results[0].float().square().sum().backward()
+        found.append([*results, *(p.grad for p in model.parameters())])
+    return found, backend
+
+
+@pytest.mark.parametrize("name", ["delayed_scaling", "float8_current_scaling", "float8_block_scaling"])
+@pytest.mark.parametrize("bias", [True, False])
+def test_padding_changes_no_bit(name, bias):
+    """Padding is zero where a layer casts it, also behind a bias, so that scales are those of the exact shape."""
+    model = Two(layers)
+    if not bias:
+        model.l1.bias = model.l2.bias = None
+    model = model.bfloat16()
+    calls = [(5 * torch.randn(rows, 32).bfloat16(),) for rows in (16, 12, 9, 13, 16)]
+    mine, backend = run(model, calls, RECIPES[name])
+    exact, others = run(model, calls, RECIPES[name], capacities=())
+    assert [len(backend.graphs), len(others.graphs)] == [2, 5] and not backend.exact
+    for one, two in zip(mine, exact):
+        assert len(one) == len(two) and all(torch.equal(a, b) for a, b in zip(one, two))
+    assert backend.state_dict().keys() == others.state_dict().keys()
+    for key, value in backend.state_dict().items():
+        assert torch.equal(value, others.state_dict()[key]), key
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_a_llama_with_any_batch_and_length(scaled):
+    model = Llama()
+    calls = [(torch.randint(0, 64, shape),) * 2 for shape in ((4, 32), (3, 24), (7, 17), (8, 31))]
+    recipe = te_mlir.Float8CurrentScaling() if scaled else te_mlir.HighPrecision()
+    mine, backend = run(model, calls, recipe)
+    wanted, _ = run(model, calls, recipe, capacities=()) if scaled else ([], None)
+    assert len(backend.graphs) == 3 and set(programs(backend)) == {1} and not backend.exact
+    for inputs, found, other in itertools.zip_longest(calls, mine, wanted):
+        if other is None:
+            loss, logits = model(*inputs)
+            other = [loss, logits, *torch.autograd.grad(loss**2, list(model.parameters()))]
+        for one, two in zip(found, other):
+            assert one.shape == two.shape and (one - two).norm() <= 1e-5 * two.norm()
+
+
+def test_all_programs_add_to_one_main_grad():
+    inputs = [torch.randn(rows, 32) for rows in (16, 12, 9, 5, 16)]
+    start, found = Two(layers), []
+    for capacities in (None, ()):
+        model = copy.deepcopy(start)
+        options = {"main_grad": True, "cache_weights": True, "capacities": capacities}
+        compiled = te_mlir.torch.jit(model, recipe=te_mlir.Float8CurrentScaling(), strict=True, **options)
+        for index, x in enumerate(inputs):
+            with compiled.te.microbatch(first=index == 0):
+                compiled(x).sum().backward()
+        assert capacities == () or len(compiled.te.graphs) == 3
+        found.append([p.main_grad for p in model.parameters()])
+    for one, two in zip(*found):
+        torch.testing.assert_close(one, two)
+
+
+def test_the_last_batch_of_a_loader():
+    loader = torch.utils.data.DataLoader(torch.randn(22, 32), batch_size=8)
+    compiled = te_mlir.torch.jit(Two(layers), strict=True, capacities=[8])
+    for _ in range(2):
+        for x in loader:
+            compiled(x).sum().backward()
+    assert len(compiled.te.graphs) == 2
+
+
+def test_capacities_are_chosen():
+    compiled = te_mlir.torch.jit(Two(layers), capacities=[10, 20])
+    for rows in (3, 4, 10, 11, 20, 21, 22):
+        torch.testing.assert_close(compiled(torch.ones(rows, 32)), layers(compiled, torch.ones(rows, 32)))
+    # 3, 10, 20, and the sizes above them.
+    assert len(compiled.te.graphs) == 5
+    with pytest.raises(ValueError, match="expected 'capacities' to be sizes of at least 1, but got"):
+        te_mlir.torch.jit(Two(layers), capacities=[0, 8])
+
+
+def test_the_report_says_why_sizes_are_exact():
+    compiled = te_mlir.torch.jit(Two(lambda self, x: self.l1(x).square().mean()))
+    for rows in (16, 9, 10):
+        compiled(torch.ones(rows, 32)).backward()
+    assert len(compiled.te.graphs) == 3
+    assert "sizes are not rounded up: aten.mean(float32 [16, 32]): it is computed over an axis" in compiled.te.report()
+
+
+def test_inputs_have_gradients_without_padding():
+    compiled = te_mlir.torch.jit(Two(layers), strict=True)
+    for rows in (16, 12, 9):
+        x = torch.randn(rows, 32, requires_grad=True)
+        compiled(x).square().sum().backward()
+        (wanted,) = torch.autograd.grad(layers(compiled, x).square().sum(), [x])
+        torch.testing.assert_close(x.grad, wanted)
+
+
+def test_evaluation_before_training_in_inference_mode():
+    compiled = te_mlir.torch.jit(Two(layers), recipe=te_mlir.Float8CurrentScaling(), strict=True)
+    for rows in (16, 12, 9):
+        with torch.inference_mode():
+            compiled(torch.randn(rows, 32))
+    for rows in (16, 12, 9):
+        compiled(torch.randn(rows, 32)).sum().backward()

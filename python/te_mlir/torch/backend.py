@@ -22,19 +22,21 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from te_mlir.errors import ArgumentError, ImportFailure
 from te_mlir.program import one_page, report
-from te_mlir.recipes import Recipe
+from te_mlir.recipes import HighPrecision, Recipe
 from te_mlir.torch import graph as graphs
 from te_mlir.torch import varlen
 from te_mlir.torch.arguments import describe
 from te_mlir.torch.calls import Calls, raise_limits
+from te_mlir.torch.capacities import Capacities
 from te_mlir.torch.capture import capture
 from te_mlir.torch.masks import Kind, OtherMask
 from te_mlir.torch.parts import Built, Making, Part, build
 from te_mlir.torch.plan import NO_LAYER, plan
 from te_mlir.torch.runner import Region
-from te_mlir.torch.shapes import Specialised, is_size
+from te_mlir.torch.shapes import Edit, Sizing, Specialised
 from te_mlir.torch.signature import Options
 from te_mlir.torch.states import States, WithStates
+from te_mlir.torch.symbols import is_size
 
 
 class Graph:
@@ -52,8 +54,9 @@ class Graph:
         differentiate_outputs: str,
         states: States | None = None,
         calls: Calls | None = None,
+        edit: Edit | None = None,
     ) -> None:
-        self.module, self.calls = module, calls or Calls()
+        self.module, self.calls, self.edit = module, calls or Calls(), edit
         self.making = Making(options, differentiate_outputs, states or States())
         self.names, self.buffers = graphs.argument_names(module), graphs.buffers(module)
         self.masks: dict[str, Kind] = {}
@@ -62,7 +65,7 @@ class Graph:
     def _import(self, examples: Sequence[torch.Tensor]) -> None:
         self.built: Built | None = None
         self.ignored: tuple[str, ...] = ()
-        captured = capture(self.module, examples, self.names)
+        captured = capture(self.module, examples, self.names, self.edit)
         if isinstance(captured, str):
             self.reasons = [captured]
             return
@@ -174,7 +177,8 @@ class Backend:
     kept while `is_first_microbatch` of this object is False. main_grad: gradients of parameters
     are added to their `main_grad`, float32, and `grad` stays None. cuda_graph: forward and
     backward are recorded once and replayed; the next call overwrites results with dimensions.
-    mode: torch.compile's; "reduce-overhead" and "max-autotune" are cuda_graph=True on a GPU.
+    capacities: the sizes that those of batches and sequences are rounded up to, from the second shape on; by default the
+    powers of two. Sizes above the largest are compiled as they are. mode: torch.compile's; "reduce-overhead" and "max-autotune" are cuda_graph=True on a GPU.
     Activations are recomputed in the backward, as torch.compile does; remat="nothing" saves them.
     """
 
@@ -189,6 +193,7 @@ class Backend:
         main_grad: bool = False,
         cuda_graph: bool = False,
         mode: str | None = None,
+        capacities: Sequence[int] | None = None,
         **pipeline: Any,
     ) -> None:
         if differentiate_outputs not in ("loss", "all"):
@@ -201,19 +206,22 @@ class Backend:
             recipe, backward_override, target, strict, cache_weights, main_grad, cuda_graph, tuple(pipeline.items())
         )
         self.strict, self.differentiate_outputs = strict, differentiate_outputs
+        self.capacities = Capacities(capacities)
         self._records = _records(mode)
         self._is_first_microbatch: bool | None = True if cache_weights else None
         #: The captured graphs, in order.
         self.graphs: list[Graph] = []
         #: Why further graphs stay in PyTorch as a whole.
         self.refused: list[str] = []
+        #: Why sizes are not rounded up, but compiled as they are.
+        self.exact: list[str] = []
         #: The calls of the graphs. `calls.left` is the number of those that ran only in PyTorch.
         self.calls = Calls()
         self.states = States()
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy compiles its graphs again, and has copies of the states.
-        return {**self.__dict__, "graphs": [], "refused": [], "calls": Calls()}
+        return {**self.__dict__, "graphs": [], "refused": [], "exact": [], "calls": Calls()}
 
     def __call__(self, module: GraphModule, examples: list[Any], mode: str | None = None) -> Callable[..., Any]:
         """Compiles a graph, as torch.compile asks. mode: that of torch.compile, if it is called with one."""
@@ -226,10 +234,18 @@ class Backend:
             return lambda *arguments: self._leave(module, arguments, reasons)
         sizes = [i for i, example in enumerate(examples) if is_size(example)]
         if sizes:
-            make = lambda own, tensors: self._graph(own, tensors, records)
+            make = lambda own, tensors, edit: self._graph(own, tensors, records, edit)
             leave = None if self.strict else lambda reason, arguments: self._leave(module, arguments, [reason])
-            return varlen.Rounded(module, Specialised(module, sizes, make, leave))
+            scaled = not isinstance(self.options.recipe, (HighPrecision, type(None)))
+            sizing = Sizing(make, leave, self.capacities, scaled, self._note_exact)
+            rounded = varlen.Rounded(module)
+            rounded.run = Specialised(module, sizes, sizing, {*rounded.lengths, *rounded.sizes})
+            return rounded
         return self._graph(module, examples, records)
+
+    def _note_exact(self, reason: str) -> None:
+        if reason not in self.exact:
+            self.exact.append(reason)
 
     def _leave(self, module: GraphModule, arguments: Sequence[Any], reasons: Sequence[str]) -> Any:
         """Runs a call of a graph in PyTorch, and notes the reasons."""
@@ -241,11 +257,13 @@ class Backend:
         self.calls.leave(reasons[0])
         return module(*arguments)
 
-    def _graph(self, module: GraphModule, examples: Sequence[torch.Tensor], records: bool) -> Graph:
+    def _graph(
+        self, module: GraphModule, examples: Sequence[torch.Tensor], records: bool, edit: Edit | None = None
+    ) -> Graph:
         options = self.options
         if records and any(example.is_cuda for example in examples):
             options = options._replace(cuda_graph=True)
-        graph = Graph(module, examples, options, self.differentiate_outputs, self.states, self.calls)
+        graph = Graph(module, examples, options, self.differentiate_outputs, self.states, self.calls, edit)
         self.graphs.append(graph)
         for region in graph.regions:
             region.is_first_microbatch = self._is_first_microbatch
@@ -290,6 +308,7 @@ class Backend:
     def report(self, what: str = "precision", format: str = "text") -> str:
         """Reports of all graphs, and the nodes that stay in PyTorch; as "html", on one page, if a part is compiled."""
         refused = [f"a graph stays in PyTorch: {reason}\n" for reason in self.refused]
+        refused += [f"sizes are not rounded up: {reason}\n" for reason in self.exact]
         if self.calls.left:
             refused.append(f"calls that ran only in PyTorch: {self.calls.left}\n")
         if not self.graphs and not refused:

@@ -120,11 +120,12 @@ class Rounded:
     """A graph that takes few sets of sizes, although each call may have another number of documents.
 
     Boundaries are followed by empty documents up to a power of two, and the length of the longest document is rounded
-    to one, if the graph uses them only for attention. run: takes the arguments of the graph.
+    to one, if the graph uses them only for attention.
     """
 
-    def __init__(self, module: GraphModule, run: Callable[..., Any]) -> None:
-        self.run = run
+    def __init__(self, module: GraphModule) -> None:
+        #: What takes the arguments of the graph.
+        self.run: Callable[..., Any] = module
         nodes = [node for node in module.graph.nodes if node.op == "placeholder"]
         self.lengths = [i for i, node in enumerate(nodes) if _is_only(node, ("max_q", "max_k"))]
         #: For each size, the boundaries that have it.
