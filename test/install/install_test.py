@@ -142,7 +142,7 @@ run(*steps["float8_block_scaling"], "--steps=1", "--group=0", "--ranks=1", "--ra
 run(program, work / "absent.so", text, fails="absent.so")
 run(*steps["delayed_scaling"], f"--load={work / 'absent'}", fails="No such file or directory")
 for before, after, fails in (
-    (b'"te.step":"', b'"te.step":"x', "to be a number of steps, but got 'x"),
+    (b'"te.step":"', b'"te.step":"x', "to be a number of steps below 9223372036854775807, but got 'x"),
     (b'"F32"', b'"I32"', "to have F32, but got I32"),
 ):
     saved = (work / "whole").read_bytes()

@@ -227,6 +227,8 @@ class Backend:
         """Compiles a graph, as torch.compile asks. mode: that of torch.compile, if it is called with one."""
         records = self._records or _records(mode)
         raise_limits()
+        # A float that changes makes a graph of its own. As an argument of a graph it would be a number that te cannot trace.
+        torch._dynamo.config.specialize_float = True
         reasons = _strange(module, examples)
         if reasons:
             if self.strict:
