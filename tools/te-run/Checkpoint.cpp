@@ -67,9 +67,9 @@ public:
     for (const auto &[name, view] : file.tensors)
       if (!wanted.contains(name))
         fail("expected '" + path +
-             "' to have states of the entry only, but "
-             "got '" +
-             name + "' (" + view.dtype + " " + shapeText(view.shape) + ")");
+             "' to have states of the entry only, but got " +
+             support::inQuotes(name) + " (" + view.dtype + " " +
+             shapeText(view.shape) + ")");
   }
 
   bool isRead = false;

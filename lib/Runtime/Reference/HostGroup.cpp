@@ -40,8 +40,12 @@ Status HostGroup::announce(const Announcement &mine,
   all->resize(static_cast<size_t>(size()));
   TE_RT_RETURN_IF_FAILED(exchange(&mine, 0, all->data(), sizeof(mine)));
   // What other processes say is checked like a file's.
-  for (Announcement &other : *all)
+  for (Announcement &other : *all) {
     other.kernel[sizeof(other.kernel) - 1] = '\0';
+    for (char &c : other.kernel)
+      if (c != '\0' && (c < 0x20 || c >= 0x7f))
+        c = '?';
+  }
   return Status::ok();
 }
 
