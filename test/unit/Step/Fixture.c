@@ -25,9 +25,17 @@ static void step(te_rt_instance *instance, char *arena,
   te_rt_launch(instance, 2, add);
 }
 
-const te_rt_module te_module = {
-    TE_RT_MODULE_MAGIC, TE_RT_VERSION, COUNT * 4, 3, 4, load, step, NULL, NULL,
-    0,                  0};
+const te_rt_module te_module = {TE_RT_MODULE_MAGIC,
+                                TE_RT_VERSION,
+                                COUNT * 4,
+                                3,
+                                4,
+                                load,
+                                step,
+                                NULL,
+                                NULL,
+                                0,
+                                0};
 
 static const int64_t shape[] = {2, 3};
 static const te_rt_argument_info arguments[] = {
@@ -41,6 +49,11 @@ static const te_rt_argument_info arguments[] = {
      TE_RT_PART_VALUE, 1, 0, 0, 0, -1},
 };
 
-const te_rt_signature te_module_signature = {
-    TE_RT_SIGNATURE_MAGIC, TE_RT_VERSION, "step", "#te.recipe<fixture>", "", 4,
-    sizeof(te_rt_argument_info), arguments};
+const te_rt_signature te_module_signature = {TE_RT_SIGNATURE_MAGIC,
+                                             TE_RT_VERSION,
+                                             "step",
+                                             "#te.recipe<fixture>",
+                                             "",
+                                             4,
+                                             sizeof(te_rt_argument_info),
+                                             arguments};

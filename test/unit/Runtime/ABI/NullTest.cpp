@@ -194,7 +194,8 @@ TEST(Null, Tcp) {
   te_tcp *tcp = nullptr;
   te_rt_communicator communicator = {};
   const int32_t ranks[] = {0};
-  const te_tcp_options options = {"127.0.0.1", 1, 1, "a job", 1, 0, 1000, nullptr};
+  const te_tcp_options options = {"127.0.0.1", 1, 1,    "a job",
+                                  1,           0, 1000, nullptr};
   REFUSED_SAYS(te_tcp_create, nullptr, &tcp);
   REFUSED_SAYS(te_tcp_create, &options, nullptr);
   te_tcp_options partial = options;

@@ -1,0 +1,375 @@
+//===- Join.cpp - how the processes of a job find each other --------------===//
+//
+// See Tcp.cpp.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Job.h"
+
+#include "Core/GroupMembers.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <functional>
+#include <stdexcept>
+#include <sys/random.h>
+#include <thread>
+
+using namespace te::rt;
+using namespace te::jobs;
+
+namespace {
+
+/// Who proves that it has the secret: a proof of one side is none of the other.
+enum class Side : char { Dialled = 'd', Accepted = 'a' };
+
+/// The proof of one side of a connection on which these Hellos were said.
+Digest proofOf(Side side, const std::string &secret, const Hello &dialled,
+               const Hello &accepted) {
+  char text[1 + 2 * sizeof(Hello)] = {static_cast<char>(side)};
+  std::memcpy(text + 1, &dialled, sizeof(Hello));
+  std::memcpy(text + 1 + sizeof(Hello), &accepted, sizeof(Hello));
+  return te::support::hmacSha256(secret.data(), secret.size(), text,
+                                 sizeof(text));
+}
+
+/// Where a process listens, as process 0 sees it.
+struct Address {
+  char host[64] = "";
+  int32_t port = 0;
+};
+
+/// How long a connection may take to say who it is, and how long this process
+/// waits for an answer before it dials again.
+constexpr auto kPatience = std::chrono::seconds(10);
+constexpr auto kAnswer = std::chrono::seconds(3);
+/// Connections that have not said who they are, at one time.
+constexpr size_t kMaxGuests = 256;
+uint64_t hashOf(const char *text) {
+  uint64_t hash = 14695981039346656037u;
+  for (; *text; ++text)
+    hash = (hash ^ static_cast<unsigned char>(*text)) * 1099511628211u;
+  return hash;
+}
+
+/// "29500 to 29515".
+std::string rangeOf(const te_tcp_options &options) {
+  const std::string first = std::to_string(options.port);
+  return options.num_ports == 1
+             ? first
+             : first + " to " +
+                   std::to_string(options.port + options.num_ports - 1);
+}
+
+te_rt_status cannotListen(const std::string &where, const Error &error,
+                          char *message) {
+  return say(message, "cannot listen at " + where + ": " + error.message(),
+             TE_RT_UNSUPPORTED);
+}
+
+} // namespace
+
+Error te_tcp::listen(tcp::acceptor &acceptor,
+                     const std::vector<asio::ip::address> &addresses,
+                     int port) {
+  Error error = std::make_error_code(std::errc::address_not_available);
+  Error ignored;
+  for (const asio::ip::address &address : addresses) {
+    const tcp::endpoint endpoint(address,
+                                 static_cast<asio::ip::port_type>(port));
+    acceptor.close(ignored);
+    acceptor.open(endpoint.protocol(), error);
+    if (!error)
+      acceptor.set_option(tcp::acceptor::reuse_address(true), error);
+    if (!error)
+      acceptor.bind(endpoint, error);
+    if (!error)
+      acceptor.listen(asio::socket_base::max_listen_connections, error);
+    if (!error || error == asio::error::address_in_use)
+      break;
+  }
+  if (error)
+    acceptor.close(ignored);
+  return error;
+}
+
+Hello te_tcp::newHello() const {
+  Hello hello = self;
+  for (size_t filled = 0; filled < sizeof(hello.nonce);) {
+    const ssize_t got =
+        getrandom(hello.nonce + filled, sizeof(hello.nonce) - filled, 0);
+    if (got < 0 && errno != EINTR)
+      throw std::runtime_error("the system gives no random numbers");
+    filled += static_cast<size_t>(std::max<ssize_t>(got, 0));
+  }
+  return hello;
+}
+
+/// Reads the guest's Hello, answers it and reads its proof; `done` is called
+/// once it has proved to be a process of the job. Its socket closes otherwise.
+template <typename Done>
+void te_tcp::greet(const GuestPointer &guest, Done done) {
+  guest->timer.expires_after(kPatience);
+  guest->timer.async_wait([guest](const Error &error) {
+    if (!error)
+      close(guest->socket);
+  });
+  asio::async_read(
+      guest->socket, asio::buffer(&guest->hello, sizeof(Hello)),
+      [this, guest, done](const Error &error, size_t) {
+        const Hello &theirs = guest->hello;
+        if (error || !theirs.isOf(self) || theirs.rank <= rank ||
+            theirs.rank >= theirs.size)
+          return guest->timer.cancel(), close(guest->socket);
+        guest->reply.hello = newHello();
+        guest->reply.proof =
+            proofOf(Side::Accepted, secret, theirs, guest->reply.hello);
+        asio::async_write(guest->socket,
+                          asio::buffer(&guest->reply, sizeof(Reply)),
+                          [](const Error &, size_t) {});
+        asio::async_read(guest->socket, asio::buffer(guest->proof),
+                         [this, guest, done](const Error &proofError, size_t) {
+                           guest->timer.cancel();
+                           const bool hasSecret =
+                               !proofError &&
+                               te::support::sameDigest(
+                                   guest->proof,
+                                   proofOf(Side::Dialled, secret, guest->hello,
+                                           guest->reply.hello));
+                           if (!hasSecret) {
+                             ++strangers;
+                             return close(guest->socket);
+                           }
+                           done(guest);
+                         });
+      });
+}
+
+template <typename Admitted>
+Error te_tcp::acceptAll(tcp::acceptor &acceptor, Clock::time_point deadline,
+                        Admitted admitted) {
+  std::vector<std::weak_ptr<Guest>> guests;
+  bool goesOn = true;
+  const auto admit = [&](const GuestPointer &guest) {
+    const int32_t theirs = guest->hello.rank;
+    // One that comes twice has its first connection still.
+    if (theirs < size && peers[static_cast<size_t>(theirs)])
+      return close(guest->socket);
+    goesOn = admitted(guest->hello, guest->socket);
+    if (!goesOn)
+      return close(guest->socket);
+    Error ignored;
+    guest->socket.set_option(tcp::no_delay(true), ignored);
+    peers[static_cast<size_t>(theirs)] =
+        std::make_unique<tcp::socket>(std::move(guest->socket));
+  };
+  const std::function<void()> acceptNext = [&] {
+    acceptor.async_accept([&](const Error &error, tcp::socket socket) {
+      if (error == asio::error::operation_aborted)
+        return;
+      std::erase_if(guests, [](const auto &guest) { return guest.expired(); });
+      if (!error && guests.size() < kMaxGuests) {
+        const auto guest = std::make_shared<Guest>(std::move(socket));
+        guests.push_back(guest);
+        greet(guest, admit);
+      }
+      acceptNext();
+    });
+  };
+  // What was begun refers to what is on this stack.
+  const auto end = [&](te_tcp *job) {
+    Error ignored;
+    acceptor.close(ignored);
+    for (const auto &guest : guests)
+      if (const GuestPointer alive = guest.lock()) {
+        alive->timer.cancel();
+        close(alive->socket);
+      }
+    job->finish();
+  };
+  const std::unique_ptr<te_tcp, decltype(end)> ending(this, end);
+  io.restart();
+  acceptNext();
+  while (goesOn && !absent(rank + 1).empty())
+    if (io.run_one_until(deadline) == 0)
+      return asio::error::timed_out;
+  return {};
+}
+
+template <typename Listening>
+std::unique_ptr<tcp::socket> te_tcp::dial(const std::string &host, int port,
+                                          int peer, Clock::time_point deadline,
+                                          Listening listening) {
+  tcp::resolver resolver(io);
+  Error error;
+  // The system's resolver has limits of its own.
+  const auto endpoints = resolver.resolve(host, std::to_string(port), error);
+  if (error)
+    return nullptr;
+  auto socket = std::make_unique<tcp::socket>(io);
+  const auto soon = std::min(deadline, Clock::now() + std::chrono::seconds(2));
+  if (wait(
+          soon,
+          [&](auto done) {
+            asio::async_connect(*socket, endpoints, std::move(done));
+          },
+          [&] { close(*socket); }) ||
+      !listening(*socket))
+    return nullptr;
+  const Hello hello = newHello();
+  Reply reply;
+  const auto later = std::min(deadline, Clock::now() + kAnswer);
+  if (write(*socket, asio::buffer(&hello, sizeof(hello)), later) ||
+      read(*socket, asio::buffer(&reply, sizeof(reply)), later) ||
+      !reply.hello.isOf(self) || reply.hello.rank != peer)
+    return nullptr;
+  if (!te::support::sameDigest(
+          reply.proof, proofOf(Side::Accepted, secret, hello, reply.hello))) {
+    ++strangers;
+    return nullptr;
+  }
+  const Digest proof = proofOf(Side::Dialled, secret, hello, reply.hello);
+  if (write(*socket, asio::buffer(proof), later))
+    return nullptr;
+  socket->set_option(tcp::no_delay(true), error);
+  return socket;
+}
+
+te_rt_status te_tcp::connect(const te_tcp_options &options, char *message) {
+  const auto deadline = deadlineIn(options.timeout_ms);
+  size = options.size;
+  rank = options.rank;
+  secret = options.secret ? options.secret : "";
+  peers.resize(static_cast<size_t>(size));
+  self.job = hashOf(options.job);
+  self.size = size;
+  self.rank = rank;
+  if (size == 1)
+    return TE_RT_OK;
+  return rank == 0 ? lead(options, deadline, message)
+                   : follow(options, deadline, message);
+}
+
+te_rt_status te_tcp::late(const te_tcp_options &options,
+                          const std::string &text, char *message) const {
+  std::string why =
+      text + " in time (" + std::to_string(options.timeout_ms) + " ms)";
+  if (strangers != 0)
+    why += "; " + std::to_string(strangers) +
+           (strangers == 1 ? " connection" : " connections") +
+           " of this job did not prove to have its secret";
+  return say(message, why, TE_RT_TIMED_OUT);
+}
+
+te_rt_status te_tcp::lead(const te_tcp_options &options,
+                          Clock::time_point deadline, char *message) {
+  tcp::acceptor acceptor(io);
+  std::vector<Address> addresses(static_cast<size_t>(size));
+  const auto table =
+      asio::buffer(addresses.data(), addresses.size() * sizeof(Address));
+  std::vector<asio::ip::address> own;
+  Error error;
+  for (const auto &entry : tcp::resolver(io).resolve(options.host, "", error))
+    // A host may know its own name as an address that others cannot reach.
+    if (isLoopback(options.host) || !entry.endpoint().address().is_loopback())
+      own.push_back(entry.endpoint().address());
+  if (!error)
+    error = asio::error::address_in_use;
+  for (int i = 0; i < options.num_ports && error == asio::error::address_in_use;
+       ++i)
+    error = listen(acceptor, own, options.port + i);
+  if (error)
+    return cannotListen("'" + std::string(options.host) + "', port " +
+                            rangeOf(options) +
+                            ", which process 0 has to do; the job's address "
+                            "has to be one of its host",
+                        error, message);
+  self.port = acceptor.local_endpoint(error).port();
+  std::string wrong;
+  const auto note = [&](const Hello &hello, const tcp::socket &socket) {
+    if (hello.size != size) {
+      wrong = "expected all processes to be one of " + std::to_string(size) +
+              ", but rank " + std::to_string(hello.rank) + " is one of " +
+              std::to_string(hello.size);
+      return false;
+    }
+    Error ignored;
+    Address &address = addresses[static_cast<size_t>(hello.rank)];
+    std::snprintf(
+        address.host, sizeof(address.host), "%s",
+        socket.remote_endpoint(ignored).address().to_string().c_str());
+    address.port = hello.port;
+    return true;
+  };
+  const int port = self.port;
+  if (acceptAll(acceptor, deadline, note))
+    return late(options,
+                listOf(absent()) + " of " + std::to_string(size) +
+                    " did not connect to port " + std::to_string(port),
+                message);
+  if (!wrong.empty())
+    return say(message, wrong);
+  for (int r = 1; r < size; ++r)
+    if (write(*peers[static_cast<size_t>(r)], table, deadline))
+      return late(options, "rank " + std::to_string(r) + " did not listen",
+                  message);
+  return TE_RT_OK;
+}
+
+te_rt_status te_tcp::follow(const te_tcp_options &options,
+                            Clock::time_point deadline, char *message) {
+  tcp::acceptor acceptor(io);
+  std::vector<Address> addresses(static_cast<size_t>(size));
+  const auto table =
+      asio::buffer(addresses.data(), addresses.size() * sizeof(Address));
+  // Where this process reaches process 0, the others reach it.
+  Error listenError;
+  const auto listenBeside = [&](tcp::socket &socket) {
+    if (!acceptor.is_open() &&
+        !(listenError = listen(
+              acceptor, {socket.local_endpoint(listenError).address()}, 0)))
+      self.port = acceptor.local_endpoint(listenError).port();
+    return !listenError;
+  };
+  const auto asBefore = [](tcp::socket &) { return true; };
+  for (int i = 0; !peers[0]; i = (i + 1) % options.num_ports) {
+    peers[0] = dial(options.host, options.port + i, /*peer=*/0, deadline,
+                    listenBeside);
+    if (listenError)
+      return cannotListen("the address that reaches process 0", listenError,
+                          message);
+    if (!peers[0] && Clock::now() >= deadline)
+      return late(options,
+                  "process 0 was not found at " + std::string(options.host) +
+                      ", port " + rangeOf(options) + ",",
+                  message);
+    if (!peers[0] && i + 1 == options.num_ports)
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  if (read(*peers[0], table, deadline))
+    return late(options, "other processes did not all come to rank 0", message);
+  for (int r = 1; r < rank; ++r) {
+    Address &address = addresses[static_cast<size_t>(r)];
+    address.host[sizeof(address.host) - 1] = '\0';
+    if (address.port < 1 || address.port > 65535)
+      return say(message, "expected process 0 to say where rank " +
+                              std::to_string(r) + " listens, but got port " +
+                              std::to_string(address.port));
+    std::unique_ptr<tcp::socket> &peer = peers[static_cast<size_t>(r)];
+    while (!(peer = dial(address.host, address.port, r, deadline, asBefore)))
+      if (Clock::now() >= deadline)
+        return late(options,
+                    "rank " + std::to_string(r) + " was not found at " +
+                        address.host + ", port " +
+                        std::to_string(address.port) + ",",
+                    message);
+  }
+  if (acceptAll(acceptor, deadline,
+                [&](const Hello &hello, const tcp::socket &) {
+                  return hello.rank < size;
+                }))
+    return late(options, listOf(absent()) + " did not connect", message);
+  return absent().empty()
+             ? TE_RT_OK
+             : say(message, "a process of another size of the job connected");
+}
