@@ -41,9 +41,14 @@ class Value(NamedTuple):
         return type_text(self.shape, self.dtype)
 
 
+#: The element type of comparisons, which only a choice reads and which are never stored.
+TRUTH = "bool"
+
+
 def type_text(shape: Sequence[int], dtype: str) -> str:
     """`tensor<256x512xbf16>`."""
-    return "tensor<" + "".join(f"{size}x" for size in shape) + named(dtype).mlir + ">"
+    element = "i1" if dtype == TRUTH else named(dtype).mlir
+    return "tensor<" + "".join(f"{size}x" for size in shape) + element + ">"
 
 
 def _string(text: str) -> str:
@@ -170,7 +175,7 @@ class Function:
         """
         values = []
         for shape, dtype in results:
-            values.append(Value(f"%{self._count}", tuple(shape), named(dtype).name))
+            values.append(Value(f"%{self._count}", tuple(shape), dtype if dtype == TRUTH else named(dtype).name))
             self._count += 1
         if syntax is None:
             syntax = _names(operands)
@@ -235,6 +240,21 @@ class Function:
             f"{x.type}, {w.type}, {sizes.type} -> {type_text(shape, x.dtype)}",
             f"{_names([x, w, sizes])}{_term('bias', bias)}",
             {"alignment": f"{alignment} : i64"},
+        )[0]
+
+    def grouped_product(self, x: Value, w: Value) -> Value:
+        """`x[g] @ w[g].T` for each g, in high precision: x [groups * rows, k], w [groups, n, k], result [groups * rows, n]."""
+        groups, rows = w.shape[0], x.shape[0] // w.shape[0]
+        (sizes,) = self.append(
+            "arith.constant", [], [((groups,), "int32")], type_text((groups,), "int32"), f"dense<{rows}>"
+        )
+        shape = (x.shape[0], w.shape[1])
+        return self.append(
+            "te.grouped_linear",
+            [x, w, sizes],
+            [(shape, x.dtype)],
+            f"{x.type}, {w.type}, {sizes.type} -> {type_text(shape, x.dtype)}",
+            attributes={"alignment": f"{rows} : i64", "te.recipe": "#te.recipe<high_precision>"},
         )[0]
 
     def rms_norm(self, x: Value, gamma: Value, epsilon: float = 1e-5, zero_centered_gamma: bool = False) -> Value:
@@ -372,8 +392,25 @@ class Function:
         """a / b"""
         return self._binary("divf", a, b)
 
+    def maximum(self, a: Value, b: Value) -> Value:
+        """The larger one, NaN if one is NaN. The gradient is divided between equal ones."""
+        return self._binary("maximumf", a, b)
+
+    def minimum(self, a: Value, b: Value) -> Value:
+        """The smaller one, NaN if one is NaN. The gradient is divided between equal ones."""
+        return self._binary("minimumf", a, b)
+
+    def choose(self, predicate: str, a: Value, b: Value, yes: Value, no: Value) -> Value:
+        """`yes` where a comparison of a and b holds, and `no` elsewhere; all four have one shape.
+
+        predicate: that of arith.cmpf, such as "olt" for a < b. a and b have one type, yes and no another.
+        """
+        (holds,) = self.append("arith.cmpf", [a, b], [(a.shape, TRUTH)], a.type, f"{predicate}, {_names([a, b])}")
+        operands = [holds, yes, no]
+        return self.append("arith.select", operands, [(yes.shape, yes.dtype)], f"{holds.type}, {yes.type}")[0]
+
     def unary(self, op: str, x: Value) -> Value:
-        """`op` is arith.negf, math.exp, math.tanh or math.sqrt."""
+        """`op` is arith.negf, math.absf, math.exp, math.tanh or math.sqrt."""
         return self.append(op, [x], [(x.shape, x.dtype)], x.type)[0]
 
     def constant(self, value: float, shape: Sequence[int], dtype: str = "bfloat16") -> Value:

@@ -30,6 +30,11 @@ class Torch:
         self.picked = lambda x, places: torch.gather(x, -1, places[:, None])[:, 0]
         self.cast = lambda x, dtype: x.to(getattr(torch, dtype))
         self.split = lambda x, count: x.chunk(count, -1)
+        self.where, self.abs, self.sign = torch.where, torch.abs, torch.sign
+        self.largest, self.smallest = torch.maximum, torch.minimum
+        self.bounded = torch.nn.functional.hardtanh
+        self.leaky = torch.nn.functional.leaky_relu
+        self.turned = lambda x: x.transpose(-2, -1)
         self.rows = lambda table, ids: torch.nn.functional.embedding(ids, table)
         self.torch = torch
 
@@ -101,6 +106,11 @@ class Jax:
         self.picked = lambda x, places: jnp.take_along_axis(x, places[:, None], -1)[:, 0]
         self.cast = lambda x, dtype: x.astype(dtype)
         self.split = lambda x, count: jnp.split(x, count, -1)
+        self.where, self.abs, self.sign = jnp.where, jnp.abs, jnp.sign
+        self.largest, self.smallest = jnp.maximum, jnp.minimum
+        self.bounded = lambda x: jax.lax.clamp(-1.0, x, 1.0)
+        self.leaky = jax.nn.leaky_relu
+        self.turned = lambda x: x.swapaxes(-2, -1)
         self.rows = lambda table, ids: table[ids]
         self.jax, self.jnp = jax, jnp
 
@@ -600,3 +610,67 @@ def test_a_scale_is_rounded_where_the_program_does(framework):
 def test_what_is_repeated_along_other_dimensions(framework):
     text = framework.run(lambda x, g, b, v: x.reshape(2, 8, 64) * v, V[:2, None, None] * V[:1])
     assert "linalg.reduce" not in text and "linalg.broadcast" in text
+
+
+#: Choices between values: (function, what the program has).
+CHOICES = {
+    "comparison": (lambda f, x, g, b: f.where(x > 0.1, x * g, x - b), "arith.select"),
+    "of-a-vector": (lambda f, x, g, b: f.where(x <= g, x, g), "arith.cmpf ole"),
+    "unequal": (lambda f, x, g, b: f.where(x != x, 0.0, x * g), "arith.cmpf une"),
+    "number-and-value": (lambda f, x, g, b: f.where(x < b, 1.0, x * b), "arith.cmpf olt"),
+    "several": (lambda f, x, g, b: f.where(((x > b) & ~(x > g)) | (x >= 1), x * g, b * x), "arith.cmpf oge"),
+    "known": (lambda f, x, g, b: f.where(f.array(H[:, :1] > 0), x, -x), "arith.cmpf une"),
+    "known-and-compared": (lambda f, x, g, b: f.where(f.array(H[:1] > 0) & (x > 0), x, g), "arith.cmpf une"),
+    "larger": (lambda f, x, g, b: f.largest(x, g), "arith.maximumf"),
+    "smaller": (lambda f, x, g, b: f.smallest(x * b, x), "arith.minimumf"),
+    "equal": (lambda f, x, g, b: f.largest(x * g, g * x), "arith.maximumf"),
+    "magnitude": (lambda f, x, g, b: f.abs(x) * g, "math.absf"),
+    "magnitude-of-zero": (lambda f, x, g, b: f.abs(f.relu(x)) + x * g, "math.absf"),
+    "sign": (lambda f, x, g, b: f.sign(x) * x * g, "arith.cmpf ogt"),
+    "bounded": (lambda f, x, g, b: f.bounded(x * g), "arith.cmpf ole"),
+    "leaky": (lambda f, x, g, b: f.leaky(x), "arith.select"),
+}
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_choices(framework, name):
+    function, wanted = CHOICES[name]
+    assert wanted in framework.run(lambda x, g, b: function(framework, x, g, b))
+
+
+def test_a_choice_in_halves(framework):
+    """In bf16, both sides compare what is rounded, and neither rounds again."""
+
+    def function(x, g, b):
+        x, g = framework.cast(x, "bfloat16"), framework.cast(g, "bfloat16")
+        return x, framework.where(x > 0.3, x, g), framework.largest(x, g)
+
+    (x, chosen, largest), _, _ = framework.call(function)
+    g, bound = rounded_to_bf16(G), rounded_to_bf16(np.float32(0.3))
+    assert np.array_equal(chosen, np.where(x > bound, x, g)) and np.array_equal(largest, np.maximum(x, g))
+
+
+def rounded_to_bf16(a):
+    """Rounds to bf16, with ties to even."""
+    bits = np.asarray(a, np.float32).view(np.uint32)
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
+
+
+@pytest.mark.parametrize("shape", [(4, 4, 64), (2, 2, 4, 64)])
+def test_products_with_batches(framework, shape):
+    """They are products of groups of rows, which no recipe quantises."""
+    text = framework.run(lambda x, g, b: x.reshape(shape) @ framework.turned((x * g).reshape(shape)))
+    assert text.count("te.grouped_linear") == 1 and "te.recipe = #te.recipe<high_precision>" in text
+
+
+def test_attention_with_a_trained_bias(framework):
+    """One number for each head and distance, as in T5: a mask that is computed from a parameter."""
+
+    def function(x, g, b, bias):
+        heads = lambda t: framework.swapped(t.reshape(2, 8, 4, 16))
+        scores = heads(x) @ framework.turned(heads(x * g)) / 16 + bias
+        return framework.softmax(scores) @ heads(x - b)
+
+    bias = np.random.default_rng(4).normal(size=(1, 4, 8, 8)).astype(np.float32)
+    text = framework.run(function, bias)
+    assert text.count("te.grouped_linear") == 2 and text.count("te.softmax") == 1

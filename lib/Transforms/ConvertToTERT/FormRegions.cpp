@@ -9,6 +9,8 @@
 // Reshapes, transposes, slices and broadcasts are not computed: a region reads
 // their operand in place. What another op reads of them is stored.
 //
+// A comparison has no memory: each select has one of its own, in its region.
+//
 //===----------------------------------------------------------------------===//
 
 #include "LaunchEmitter.h"
@@ -69,7 +71,26 @@ static bool isFusible(Operation &op) {
     Type element = getElementTypeOrSelf(type);
     return element.isF32() || element.isBF16() || element.isF16();
   };
+  if (isa<arith::CmpFOp>(op))
+    return llvm::all_of(op.getOperandTypes(), isFloat);
+  if (auto select = dyn_cast<arith::SelectOp>(op))
+    return isFloat(type) &&
+           select.getCondition().getDefiningOp<arith::CmpFOp>();
   return isFloat(type) && llvm::all_of(elementsOf(&op).getTypes(), isFloat);
+}
+
+/// Gives each select a comparison that only it reads, directly before it.
+static void separateComparisons(Block &block) {
+  for (auto select :
+       llvm::make_early_inc_range(block.getOps<arith::SelectOp>())) {
+    auto comparison = select.getCondition().getDefiningOp<arith::CmpFOp>();
+    if (!comparison)
+      continue;
+    if (!comparison->hasOneUse())
+      comparison = cast<arith::CmpFOp>(OpBuilder(select).clone(*comparison));
+    comparison->moveBefore(select);
+    select.getConditionMutable().assign(comparison);
+  }
 }
 
 /// The value of all elements if `value` is a splat constant.
@@ -447,6 +468,7 @@ void FormRegions::form(Block &block) {
   positions.clear();
   users.clear();
   launchesBefore.clear();
+  separateComparisons(block);
   for (auto reduce :
        llvm::make_early_inc_range(block.getOps<linalg::ReduceOp>()))
     prepareSum(reduce);
@@ -471,11 +493,17 @@ void FormRegions::form(Block &block) {
   DenseMap<Operation *, Region> regions;
   DenseMap<Operation *, Operation *> lastOf;
   for (Operation &op : block) {
-    if (!isFusible(op))
+    if (!isFusible(op) || isa<arith::CmpFOp>(op))
       continue;
     Region joined;
+    SmallVector<Value> operands(elementsOf(&op));
+    if (auto select = dyn_cast<arith::SelectOp>(op)) {
+      Operation *comparison = select.getCondition().getDefiningOp();
+      joined.insert(comparison);
+      operands.append(comparison->operand_begin(), comparison->operand_end());
+    }
     joined.insert(&op);
-    for (Value operand : elementsOf(&op)) {
+    for (Value operand : operands) {
       Input input = inputOf(operand);
       Operation *maker = input.tensor.getDefiningOp();
       auto found = merge && maker ? lastOf.find(maker) : lastOf.end();
@@ -586,7 +614,7 @@ void FormRegions::replace(const Region &region) {
       Value scalar = scalars.lookup(input.tensor);
       if (!scalar)
         scalar = elementOf(input);
-      if (scalar.getType().isF32())
+      if (scalar.getType().isF32() || scalar.getType().isInteger(1))
         return scalar;
       Value &known = wide[scalar];
       if (!known)
@@ -602,6 +630,11 @@ void FormRegions::replace(const Region &region) {
             b, op->getLoc(), b.getF32Type(), elementOf(seed), elementOf(offset),
             dropout.getProbabilityAttr(), dropout.getStreamAttr());
         result = arith::MulFOp::create(b, op->getLoc(), result, factor);
+      } else if (auto comparison = dyn_cast<arith::CmpFOp>(op)) {
+        scalars[comparison] =
+            arith::CmpFOp::create(b, op->getLoc(), comparison.getPredicate(),
+                                  operands[0], operands[1]);
+        continue;
       } else if (!isa<arith::ExtFOp, arith::TruncFOp>(op))
         result = b.create(op->getLoc(), op->getName().getIdentifier(), operands,
                           b.getF32Type())

@@ -175,7 +175,8 @@ private:
     for (Operation &op : function.getBody().front()) {
       checkOp(&op);
       for (Type type : op.getResultTypes())
-        checkType(op.getLoc(), type,
+        checkType(op.getLoc(),
+                  isa<arith::CmpFOp>(op) ? op.getOperand(0).getType() : type,
                   ("a result of '" + op.getName().getStringRef() + "'").str());
     }
   }
@@ -224,6 +225,14 @@ private:
              "code is generated for";
       return;
     }
+    if (auto select = dyn_cast<arith::SelectOp>(op);
+        select && !select.getCondition().getDefiningOp<arith::CmpFOp>()) {
+      report(op->getLoc()) << "expected the condition of an arith.select to be "
+                              "the result of an arith.cmpf";
+      return;
+    }
+    if (isa<arith::CmpFOp>(op))
+      return checkReaders(op);
     if (tert::isElementwiseOp(op->getName().getStringRef()))
       return;
     if (isa_and_present<arith::ArithDialect, math::MathDialect>(dialect)) {
@@ -239,6 +248,16 @@ private:
            "concat of tensor, a broadcast, transpose or reduce of linalg, or a "
            "constant, but got '"
         << op->getName() << "'";
+  }
+
+  /// Truth values are never stored.
+  void checkReaders(Operation *comparison) {
+    for (OpOperand &use : comparison->getUses())
+      if (!isa<arith::SelectOp>(use.getOwner()) || use.getOperandNumber() != 0)
+        report(comparison->getLoc())
+            << "expected an arith.cmpf to be only the condition of an "
+               "arith.select, but '"
+            << use.getOwner()->getName() << "' reads it";
   }
 
   /// Slices and sums have more forms than the runtime has code for.

@@ -173,6 +173,17 @@ Value FunctionEmitter::computeOp(Operation &op, ValueRange x, Value index) {
       })
       .Case<arith::NegFOp>(
           [&](auto) -> Value { return LLVM::FNegOp::create(b, loc, x[0]); })
+      .Case<arith::CmpFOp>([&](auto op) -> Value {
+        // The predicates of both dialects have the same numbers.
+        return LLVM::FCmpOp::create(
+            b, loc, static_cast<LLVM::FCmpPredicate>(op.getPredicate()), x[0],
+            x[1]);
+      })
+      .Case<arith::SelectOp>([&](auto) -> Value {
+        return LLVM::SelectOp::create(b, loc, x[0], x[1], x[2]);
+      })
+      .Case<math::AbsFOp>(
+          [&](auto) -> Value { return LLVM::FAbsOp::create(b, loc, x[0]); })
       .Case<math::SqrtOp>(
           [&](auto) -> Value { return LLVM::SqrtOp::create(b, loc, x[0]); })
       .Case<arith::MaximumFOp>(

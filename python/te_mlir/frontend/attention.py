@@ -9,15 +9,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from te_mlir import build
 from te_mlir.frontend.base import Unsupported, Value
 from te_mlir.frontend.graph import Atom, Const, Node, Var
 from te_mlir.frontend.looking import node_of, uncast
-from te_mlir.frontend.scores import Scores, Scoring, causal_window
+from te_mlir.frontend.scores import Passed, Scores, Scoring, causal_window
 from te_mlir.frontend.softmax import Softmax, match_softmax
 from te_mlir.layout import Layout, row_major, same
+
+#: The most products of one launch on a GPU, whose tables have to fit in the shared memory of a block.
+_MOST_BATCHES = 512
+
+#: Why a product is not attention: neither operand is a softmax.
+_NO_SOFTMAX = "none of its operands is a softmax"
 
 #: The label of the width of the values in the axes of a result.
 WIDTH = -1
@@ -173,6 +181,17 @@ def _is_stored(q: Atom, value: Value, found: Attention, user: Node) -> bool:
     return value.layout.permute(wanted).is_row_major(value.elements)
 
 
+def _lacks_on_gpu(dtype: str, rows: int, columns: int, contracted: int, count: int) -> str | None:
+    """Why the GEMMs of groups for GPUs do not have a product, or a gradient of it; None if they have."""
+    if dtype != "bfloat16":
+        return f"it would need elements of bfloat16 on a GPU, but has {dtype}"
+    if any(size % 8 for size in (rows, columns, contracted)):
+        return f"its sizes would have to be multiples of 8 on a GPU, but are {rows}, {columns} and {contracted}"
+    if count > _MOST_BATCHES:
+        return f"it would need at most {_MOST_BATCHES} batches and heads on a GPU, but has {count}"
+    return None
+
+
 class Attentions(Scoring):
     """Emits attention."""
 
@@ -193,10 +212,82 @@ class Attentions(Scoring):
         """Whether gradients have the same bits every time."""
         return True
 
+    def is_on_gpu(self, user: Node) -> bool:
+        """Whether the program is compiled for a GPU."""
+        raise NotImplementedError
+
     def _op_dot_general(self, var: Var, node: Node) -> Value:
-        if node.params["dimension_numbers"][1][0]:
+        if not node.params["dimension_numbers"][1][0]:
+            return self.matmul(var, node)
+        try:
             return self.attention(var, node, self._attention_in(node))
-        return self.matmul(var, node)
+        except Unsupported as unsupported:
+            if unsupported.reason != _NO_SOFTMAX:
+                self.spelled.append((node, unsupported.reason))
+            return self.products(var, node, unsupported.reason)
+
+    def products(self, var: Var, node: Node, reason: str) -> Value:
+        """A product with batch axes that is not attention: a group of rows for each batch, in high precision.
+
+        reason: why it is not attention.
+        """
+        (summed, batch) = node.params["dimension_numbers"]
+        groups, sides, sizes = [], [], []
+        for operand, own_summed, own_batch in zip(node.inputs, summed, batch):
+            own_summed, own_batch = [int(a) for a in own_summed], [int(a) for a in own_batch]
+            groups.append([operand.shape[a] for a in own_batch])
+            free = [a for a in range(len(operand.shape)) if a not in (*own_summed, *own_batch)]
+            sides.append((operand, own_batch, free, own_summed))
+            sizes.append([operand.shape[a] for a in free])
+        # PyTorch repeats an operand with one batch.
+        batches = [max(pair) for pair in zip(*groups)]
+        count, contracted = math.prod(batches), math.prod(node.inputs[0].shape[int(a)] for a in summed[0])
+        rows, columns = map(math.prod, sizes)
+        lacks = None if count * rows * columns * contracted else "it has no elements"
+        if lacks is None and self.is_on_gpu(node):
+            lacks = _lacks_on_gpu(var.dtype, rows, columns, contracted, count)
+        if lacks is not None:
+            raise Unsupported(node, f"{reason}; as a product of its own, {lacks}")
+        matrices = []
+        for operand, own_batch, free, own_summed in sides:
+            value = self.value(operand, node)
+            shape = list(operand.shape)
+            for a, size in zip(own_batch, batches):
+                shape[a] = size
+            layout = value.layout.expand(shape)
+            assert layout is not None, "sizes of 1 are repeated"
+            moved = Value(value.matrix, layout.permute([*own_batch, *free, *own_summed]))
+            matrices.append(self.function.cast(self.in_order(moved, node), var.dtype))
+        x = self.function.reshape(matrices[0], (count * rows, contracted))
+        w = self.function.reshape(matrices[1], (count, columns, contracted))
+        made = self.function.grouped_product(x, w)
+        return Value(made, row_major([*batches, *sizes[0], *sizes[1]]))
+
+    def _spelled(self, var: Var, node: Node) -> Value:
+        """Attention whose mask is computed, as products and a softmax."""
+        q, k, v, mask = node.inputs[:4]
+        batches = (0, 1), (0, 1)
+
+        def step(name: str, shape: Sequence[int], inputs: Sequence[Atom], **params: Any) -> Var:
+            made = Node(name, inputs, params, node.origin)
+            made.outputs = [Var(shape, q.dtype, made)]
+            made.output.uses = 1
+            return made.output
+
+        scale = node.params["scale"]
+        scale = Const(np.asarray(q.shape[-1] ** -0.5 if scale is None else scale), (), exact=True)
+        shape = (*q.shape[:3], k.shape[2])
+        x = step("mul", q.shape, [q, scale])
+        x = step("dot_general", shape, [x, k], dimension_numbers=(((3,), (3,)), batches))
+        x = step("softmax", shape, [step("add", shape, [x, mask])], axis=3)
+        if "probability" in node.params:
+            drawn = {name: node.params[name] for name in ("probability", "stream")}
+            x = step("dropout", shape, [x, node.inputs[-1]], **drawn)
+        x = step("dot_general", var.shape, [x, v], dimension_numbers=(((3,), (2,)), batches))
+        reason = "its mask is computed"
+        self.spelled.append((node, reason))
+        assert x.node is not None, "a step"
+        return self.products(x, x.node, reason)
 
     def matmul(self, var: Var, node: Node) -> Value:
         """A product without batch axes."""
@@ -204,8 +295,10 @@ class Attentions(Scoring):
 
     def _op_attention(self, var: Var, node: Node) -> Value:
         q, k, v, mask = node.inputs[:4]
+        if mask is not None and mask.floating and not self.is_given(mask) and q.shape[1] == k.shape[1]:
+            return self._spelled(var, node)
         of_q, of_k = {0: 0, 1: 1, 2: 2}, {0: 0, 1: 1, 3: 2}
-        masks: list[tuple[Atom, tuple[int, ...]]] = [] if mask is None else [(mask, (0, 1, 2, 3))]
+        masks = [] if mask is None else [Passed(mask, (0, 1, 2, 3))]
         scores = Scores(node, (0, 1, 2, 3), 1.0, None, [], masks)
         scale, causal = node.params["scale"], node.params["causal"]
         found = Attention(q, k, v, of_q, of_k, of_k, (3, 3, 3), 2, 3, [0, 1, 2, WIDTH], scale, causal, scores, None)
@@ -222,7 +315,7 @@ class Attentions(Scoring):
             if weights is not None:
                 break
         else:
-            raise Unsupported(node, "a batched matrix product has no counterpart in te except in attention")
+            raise Unsupported(node, _NO_SOFTMAX)
         if node.apart:
             raise Unsupported(node, "its product is computed by itself")
         softmax, moved, sinks, dropout = weights

@@ -54,6 +54,8 @@ class Emission:
     def __init__(self, function: build.Function) -> None:
         self.function = function
         self._values: dict[Atom, Value] = {}
+        #: Attention that is compiled as products and a softmax, with the reasons.
+        self.spelled: list[tuple[Node, str]] = []
 
     # Defined by each frontend
 

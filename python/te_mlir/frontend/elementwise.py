@@ -9,10 +9,13 @@ from typing import Any
 from te_mlir import build
 from te_mlir.frontend.activations import Activations
 from te_mlir.frontend.base import Unsupported, Value, te_name
-from te_mlir.frontend.graph import Atom, Node, Var
+from te_mlir.frontend.graph import Atom, Node, Var, is_floating
 from te_mlir.frontend.looking import scalar, vector
 from te_mlir.frontend.views import viewed
 from te_mlir.layout import in_order_of, row_major, same
+
+#: The predicates of comparisons. A comparison with NaN holds only for `ne`.
+PREDICATES = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
 
 
 class Elementwise(Activations):
@@ -71,6 +74,58 @@ class Elementwise(Activations):
             y = self.function.cast(self.like(left, self.operand(other, node), node), var.dtype)
         return Value(getattr(self.function, op)(*((x, y) if place == 0 else (y, x))), left.layout)
 
+    def _op_max(self, var: Var, node: Node) -> Value:
+        return self.binary(var, node, "maximum")
+
+    def _op_min(self, var: Var, node: Node) -> Value:
+        return self.binary(var, node, "minimum")
+
+    # Choices
+
+    def truths(self, atom: Atom, user: Node) -> Value | None:
+        """Truth values that are known before the compiled part of each call, as 0 and 1; None for others."""
+        raise NotImplementedError
+
+    def _op_select_n(self, var: Var, node: Node) -> Value:
+        if len(node.inputs) != 3:
+            raise Unsupported(node, f"expected it to choose between two values, but got {len(node.inputs) - 1}")
+        which, no, yes = node.inputs
+        of = next((v for v in (yes, no, *_compared(which)) if not self.is_number(v, var)), None)
+        if of is None:
+            raise Unsupported(node, "it chooses between numbers by what is known before the call")
+        left = self.spread(of, var, node)
+        operands = [self.beside(left, v, node, var.dtype) for v in (yes, no)]
+        return Value(self.chosen(which, left, node, *operands), left.layout)
+
+    def chosen(self, which: Atom, left: Value, node: Node, yes: build.Value, no: build.Value) -> build.Value:
+        """`yes` where a condition holds, and `no` elsewhere, in the order and shape of the matrix of `left`."""
+        known = self.truths(which, node)
+        if known is not None:
+            given = self.like(left, known, node)
+            zero = self.function.constant(0.0, given.shape, given.dtype)
+            return self.function.choose("une", given, zero, yes, no)
+        by = which.node
+        if by is not None and by.name == "not":
+            return self.chosen(by.inputs[0], left, node, no, yes)
+        if by is not None and by.name in ("and", "or"):
+            first, second = by.inputs
+            inner = self.chosen(second, left, node, yes, no)
+            return self.chosen(first, left, node, *((inner, no) if by.name == "and" else (yes, inner)))
+        if by is None or by.name not in PREDICATES or not any(is_floating(v.dtype) for v in by.inputs):
+            raise Unsupported(
+                node, "expected its condition to be a comparison of floats, or to be known before the call"
+            )
+        types = {v.dtype for v in by.inputs if not self.is_number(v, by.output)}
+        dtype = types.pop() if len(types) == 1 else "float32"
+        a, b = (self.beside(left, v, by, dtype) for v in by.inputs)
+        return self.function.choose(PREDICATES[by.name], a, b, yes, no)
+
+    def beside(self, left: Value, atom: Atom, node: Node, dtype: str) -> build.Value:
+        """An operand in elements `dtype`, in the order and shape of the matrix of `left`."""
+        if self.is_number(atom, node.output):
+            return self.number(atom, left.matrix._replace(dtype=dtype), node)
+        return self.function.cast(self.like(left, self.operand(atom, node), node), dtype)
+
     def spread(self, atom: Atom, var: Var, node: Node) -> Value:
         """An operand of a node with result `var`, repeated to its shape, with each element of its matrix exactly once."""
         value = self.whole(atom, node)
@@ -104,6 +159,18 @@ class Elementwise(Activations):
 
     def _op_neg(self, var: Var, node: Node) -> Value:
         return self.unary(node, "arith.negf")
+
+    def _op_abs(self, var: Var, node: Node) -> Value:
+        return self.unary(node, "math.absf")
+
+    def _op_sign(self, var: Var, node: Node) -> Value:
+        value = self.whole(node.inputs[0], node)
+        x = value.matrix
+        zero, one, minus = (self.function.constant(number, x.shape, x.dtype) for number in (0.0, 1.0, -1.0))
+        # NaN where x is NaN.
+        rest = self.function.sub(x, x)
+        made = self.function.choose("ogt", x, zero, one, self.function.choose("olt", x, zero, minus, rest))
+        return Value(made, value.layout)
 
     def _op_exp(self, var: Var, node: Node) -> Value:
         return self.unary(node, "math.exp")
@@ -222,3 +289,13 @@ class Elementwise(Activations):
 
     _op_reshape = _op_squeeze = _op_expand_dims = _op_transpose = _op_broadcast_in_dim = view
     _op_slice = _op_split = _op_as_strided = view
+
+
+def _compared(which: Atom) -> Sequence[Atom]:
+    """The operands of the comparisons that a condition consists of."""
+    by = which.node
+    if by is None:
+        return ()
+    if by.name in PREDICATES:
+        return by.inputs
+    return [v for inner in by.inputs for v in _compared(inner)] if by.name in ("not", "and", "or") else ()

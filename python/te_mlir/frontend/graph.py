@@ -2,7 +2,8 @@
 
 Operations that are in `jax.lax` have its names and parameters:
 
-* elementwise: add sub mul div max neg abs exp log tanh sqrt rsqrt square integer_pow logistic erf erfc eq select_n
+* elementwise: add sub mul div max min neg abs sign exp log tanh sqrt rsqrt square integer_pow logistic erf erfc select_n
+* comparisons, and operations on their truth values: eq ne lt le gt ge and or not
 * types and views: convert_element_type copy reshape squeeze expand_dims transpose broadcast_in_dim slice split concatenate stack
 * others: dot_general reduce_sum reduce_max argmax gather stop_gradient
 

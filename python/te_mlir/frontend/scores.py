@@ -13,12 +13,25 @@ from te_mlir.frontend.graph import Atom, Const, Node, Var
 from te_mlir.frontend.looking import node_of, pairs, uncast
 
 
+class Passed(NamedTuple):
+    """A mask that is passed in each call.
+
+    axes: its axes as axes of the softmax. hides: whether true means hidden; otherwise, true or 0 means visible. scale: what
+    a mask of numbers, which is added, is multiplied by.
+    """
+
+    values: Atom
+    axes: tuple[int, ...]
+    hides: bool = False
+    scale: float = 1.0
+
+
 class Scores(NamedTuple):
     """The product of queries and keys that a softmax is computed from.
 
     order: for each axis of the softmax, the axis of the product. scale: None if the framework's own scale is used.
     softcap: None if there is none. masks: constants, with their axes as axes of the softmax, and whether true means
-    visible. outside: masks that are passed in each call, with their axes; true or 0 means visible.
+    visible. outside: masks that are passed in each call.
     """
 
     node: Node
@@ -26,7 +39,7 @@ class Scores(NamedTuple):
     scale: float
     softcap: float | None
     masks: list[tuple[Const, tuple[int, ...], bool]]
-    outside: list[tuple[Atom, tuple[int, ...]]]
+    outside: list[Passed]
 
 
 def _capped(tanh: Atom, cap: float | None) -> Atom | None:
@@ -83,7 +96,7 @@ class Scoring(Emission):
         axes = list(range(len(x.shape)))
         scale, softcap = 1.0, None
         masks: list[tuple[Const, tuple[int, ...], bool]] = []
-        outside: list[tuple[Atom, tuple[int, ...]]] = []
+        outside: list[Passed] = []
         while True:
             x = uncast(x)
             node = x.node
@@ -125,7 +138,7 @@ class Scoring(Emission):
         scale: float,
         axes: Sequence[int],
         masks: list[tuple[Const, tuple[int, ...], bool]],
-        outside: list[tuple[Atom, tuple[int, ...]]],
+        outside: list[Passed],
     ) -> Atom:
         """The scores that a mask is applied to; the mask is added to the others."""
         chooser = node.inputs[0] if node.name == "select_n" and len(node.inputs) == 3 else None
@@ -143,10 +156,8 @@ class Scoring(Emission):
                 )
             if isinstance(chooser, Const):
                 masks.append((chooser, tuple(axes), taken[0] == 2))
-            elif taken[0] == 2:
-                outside.append((chooser, tuple(axes)))
             else:
-                raise Unsupported(user, "its mask is true for hidden keys")
+                outside.append(Passed(chooser, tuple(axes), hides=taken[0] == 1))
             return node.inputs[taken[0]]
         if node.name == "add" and any(isinstance(v, Const) for v in node.inputs):
             bias, inner = next((v, w) for v, w in pairs(x, "add") if isinstance(v, Const))
@@ -160,8 +171,8 @@ class Scoring(Emission):
             is_mask = lambda v: isinstance(v, Var) and v.floating and self.is_given(v)
             given = [(v, w) for v, w in pairs(x, "add") if is_mask(v) and w.shape == x.shape]
             given.sort(key=lambda pair: self.is_given(pair[1]))
-            if given and scale == 1:
-                outside.append((given[0][0], tuple(axes)))
+            if given and scale > 0:
+                outside.append(Passed(given[0][0], tuple(axes), scale=scale))
                 return given[0][1]
         if node.name == "select_n":
             raise Unsupported(user, "its mask depends on arguments; te supports a constant causal mask or no mask")

@@ -150,6 +150,14 @@ class Arguments(Emitter):
             return False
         return all(node.name in _VIEWS or node.name in _COMPARISONS for node in ancestors(operand))
 
+    def truths(self, atom: Atom, user: Node) -> Value | None:
+        if not isinstance(atom, Const) and not self.is_of_integers(atom):
+            return None
+        shape = matrix_of(atom.shape)
+        make = lambda a: a.astype("float32").reshape(shape)
+        matrix = self.feed(atom, "truth", make, shape, "float32", differentiable=False, user=user)
+        return Value(matrix, row_major(atom.shape))
+
     def given(self, atom: Atom, user: Node | None) -> Value | None:
         known = self._is_known_number(atom) or self._is_cast(atom)
         light = isinstance(atom, Const) or atom.node is None or not atom.floating or known

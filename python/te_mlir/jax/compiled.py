@@ -85,7 +85,8 @@ class Compiled:
             self.graph, self.out_tree = trace(bound, given)
         else:
             self.graph, self.out_tree = trace(function, given)
-        self.importer = Importer(self.graph, self.names)
+        platform_name, device = platform_of(leaves, platform)
+        self.importer = Importer(self.graph, self.names, on_gpu=platform_name != "cpu")
         self.importer.max_segments_per_seq = max_segments_per_seq
         self.exits = self.importer.import_all()
         if self.importer.reasons:
@@ -109,10 +110,9 @@ class Compiled:
             Spec(f.name, f.shape, f.dtype, differentiable=f.differentiable and f.dtype != "int32")
             for f in self.importer.feeds
         ]
-        name, device = platform_of(leaves, platform)
         #: The compiled part of the function.
         self.function = Function(
-            lambda wrt: (self.text(wrt), False), "step", options, name, device, "<jax>", inputs, outputs
+            lambda wrt: (self.text(wrt), False), "step", options, platform_name, device, "<jax>", inputs, outputs
         )
 
     def text(self, wrt: Sequence[int] | None = None) -> str:

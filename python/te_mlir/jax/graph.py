@@ -280,6 +280,8 @@ def _node(graph: Graph, equation: Any, inputs: list[Atom], calls: tuple[Any, ...
     views = _as_views(equation, inputs)
     if views is not None:
         return apply(graph, views, inputs[:1], (equation, *calls))
+    if name == "clamp":
+        return apply(graph, _clamped, inputs, (equation, *calls))
     if name == "mul" and inputs[0] is inputs[1] or name == "integer_pow" and params["y"] == 2:
         name, inputs = "square", inputs[:1]
     node = Node(name, inputs, params, Place(equation, calls))
@@ -293,6 +295,12 @@ def _node(graph: Graph, equation: Any, inputs: list[Atom], calls: tuple[Any, ...
         if isinstance(value, Var):
             value.uses += 1
     return list(node.outputs)
+
+
+def _clamped(low: Any, x: Any, high: Any) -> Any:
+    """`jax.lax.clamp` as choices: values that equal a bound have no gradient."""
+    x = jnp.where(x <= low, low, x)
+    return jnp.where(x >= high, high, x)
 
 
 def _simplify(name: str, inputs: list[Atom]) -> Atom | None:

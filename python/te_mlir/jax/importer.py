@@ -40,10 +40,11 @@ class Exit(NamedTuple):
 
 
 class Importer(Weights):
-    """Emits a graph into one function. names: the names of its inputs."""
+    """Emits a graph into one function. names: the names of its inputs. on_gpu: whether it is compiled for a GPU."""
 
-    def __init__(self, graph: Graph, names: Sequence[str]) -> None:
+    def __init__(self, graph: Graph, names: Sequence[str], on_gpu: bool) -> None:
         super().__init__(graph, names)
+        self._on_gpu = on_gpu
         #: Why operations cannot be emitted, by their index in the program.
         self._unsupported: dict[int, str] = {}
         #: Values that cannot be emitted, for which there are placeholders, and views of these.
@@ -121,6 +122,9 @@ class Importer(Weights):
         if unsupported.always or not broken:
             text = f"{describe(node)}: {unsupported.reason}" if node is not None else unsupported.reason
             self._unsupported[node.index if node is not None else -1] = text
+
+    def is_on_gpu(self, user: Node) -> bool:
+        return self._on_gpu
 
     def lacks(self, node: Node) -> Unsupported:
         reason = f"'{node.name}' has no counterpart in te{_HINTS.get(node.name, '')}"

@@ -105,8 +105,10 @@ class Segments(Arguments):
         self, user: Node, found: Attention, scores: Scores, before: Sequence[int], query: int
     ) -> OutsideMask:
         terms = _Found([], [], [])
-        for mask, axes in scores.outside:
-            self._collect(mask, tuple(mask_axes(scores, axes)), (query, found.key), user, terms)
+        for mask in scores.outside:
+            if mask.hides or mask.scale != 1:
+                raise Unsupported(user, "expected its mask to be true for visible keys, and not to be scaled")
+            self._collect(mask.values, tuple(mask_axes(scores, mask.axes)), (query, found.key), user, terms)
         rank = len(scores.order)
         constants = list(scores.masks)
         for constant, labels in terms.constants:

@@ -22,6 +22,14 @@ from te_mlir.torch.dropouts import DRAWN
 #: Ops that return several views of one tensor.
 SPLITS = ("split", "split_with_sizes", "chunk", "unsafe_split", "unsafe_chunk", "tensor_split", "unbind")
 
+#: Ops whose results are truth values, of floats and of truth values, and what they are called in the graph.
+COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+LOGIC = {
+    **dict.fromkeys(("logical_and", "bitwise_and", "__and__"), "and"),
+    **dict.fromkeys(("logical_or", "bitwise_or", "__or__"), "or"),
+    **dict.fromkeys(("logical_not", "bitwise_not"), "not"),
+}
+
 #: The key in a node's meta that excludes the node from patterns.
 APART = "te_apart"
 
@@ -109,8 +117,8 @@ class Adapter:
         return var
 
     def aligned(self, node: Origin, value: Any, rank: int) -> Any:
-        """An operand of an elementwise op, with `rank` dimensions or none."""
-        atom = self.atom(value)
+        """An operand of an elementwise op, a node, a number or a value, with `rank` dimensions or none."""
+        atom = value if isinstance(value, Var) else self.atom(value)
         if not isinstance(atom, Var) or len(atom.shape) in (0, rank):
             return atom
         axes = tuple(range(rank - len(atom.shape), rank))
@@ -131,6 +139,11 @@ class Adapter:
         part = self.part(node, source, axis, index, index + 1)
         shape = (*source.shape[:axis], 1, *source.shape[axis + 1 :])
         return self.op(node, "reshape", [self.between(shape, source.dtype, part)])
+
+    def select(self, node: Origin, which: Any, yes: Any, no: Any, rank: int) -> Node | None:
+        """Creates a choice between two operands; None if an operand is not a tensor or a number."""
+        inputs = [self.aligned(node, v, rank) for v in (which, no, yes)]
+        return self.op(node, "select_n", inputs) if None not in inputs else None
 
     def gemm(self, node: Origin, var: Var, x: Var, w: Var, axis: int, bias: Any) -> Node:
         """Creates the product of x, contracted over its last axis, and a matrix or vector `w`, contracted over `axis`.
@@ -214,6 +227,8 @@ def _unary(name: str) -> Make:
 
 def _binary(name: str, swap: bool = False) -> Make:
     def make(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node | None:
+        if "other" not in given:
+            return None
         a, b = given["self"], given["other"]
         if given.get("alpha", 1) != 1:
             return adapter.lacking(node, "its 'alpha' is not 1")
@@ -225,6 +240,53 @@ def _binary(name: str, swap: bool = False) -> Make:
         return adapter.op(node, name, operands) if None not in operands else None
 
     return make
+
+
+def _logic(name: str) -> Make:
+    def make(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node | None:
+        operands = [adapter.aligned(node, given[n], len(var.shape)) for n in ("self", "other") if n in given]
+        return adapter.op(node, name, operands) if None not in operands else None
+
+    return make
+
+
+def _where(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node | None:
+    if "self" not in given:
+        return None
+    return adapter.select(node, given["condition"], given["self"], given["other"], len(var.shape))
+
+
+def _filled(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node | None:
+    return adapter.select(node, given["mask"], given["value"], given["self"], len(var.shape))
+
+
+def _clamped(strict: bool, low: str = "min", high: str = "max") -> Make:
+    """Bounds by numbers or tensors. strict: whether a value that equals a bound has no gradient."""
+
+    def make(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node | None:
+        made: Node | None = None
+        x = adapter.var(given["self"])
+        for name, beyond in ((low, "le" if strict else "lt"), (high, "ge" if strict else "gt")):
+            bound = given.get(name)
+            if bound is None:
+                continue
+            x = adapter.between(var.shape, var.dtype, made) if made is not None else x
+            operands = [adapter.aligned(node, v, len(var.shape)) for v in (x, bound)]
+            if None in operands:
+                return None
+            which = adapter.between(var.shape, "bool", adapter.op(node, beyond, operands))
+            made = adapter.select(node, which, bound, x, len(var.shape))
+        return made
+
+    return make
+
+
+def _leaky_relu(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node | None:
+    x = adapter.var(given["self"])
+    holds = adapter.op(node, "gt", [x, adapter.atom(0)])
+    scaled = adapter.op(node, "mul", [x, adapter.atom(given["negative_slope"])])
+    which, slope = adapter.between(var.shape, "bool", holds), adapter.between(var.shape, var.dtype, scaled)
+    return adapter.select(node, which, x, slope, len(var.shape))
 
 
 def _pow(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node | None:
@@ -333,6 +395,42 @@ def _product(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
     batches = tuple(range(rank - 2))
     contracted = (rank - 1,), (rank - 2,)
     return adapter.op(node, "dot_general", [x, w], dimension_numbers=(contracted, (batches, batches)))
+
+
+def _patches(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node | None:
+    """A convolution of patches that do not overlap: a layer that has the elements of a patch as its inputs."""
+    x, w = adapter.var(given["input"]), adapter.var(given["weight"])
+    kernel, count = w.shape[2:], len(w.shape) - 2
+    one_each = lambda name: [*given[name]] * (count if len(given[name]) == 1 else 1)
+    padding = given["padding"]
+    padded = padding != "valid" if isinstance(padding, str) else any(padding)
+    if (
+        one_each("stride") != list(kernel)
+        or padded
+        or len(x.shape) != len(w.shape)
+        or given["groups"] != 1
+        or any(size != 1 for size in one_each("dilation"))
+    ):
+        return adapter.lacking(node, "only convolutions of patches that do not overlap, without padding, are imported")
+    places = var.shape[2:]
+    # Without elements that belong to no patch.
+    for axis, (number, size) in enumerate(zip(places, kernel), 2):
+        if number * size != x.shape[axis]:
+            part = adapter.part(node, x, axis, 0, number * size)
+            x = adapter.between((*x.shape[:axis], number * size, *x.shape[axis + 1 :]), x.dtype, part)
+    split = [size for pair in zip(places, kernel) for size in pair]
+    x = adapter.between((*x.shape[:2], *split), x.dtype, adapter.op(node, "reshape", [x]))
+    inputs = w.shape[1] * math.prod(kernel)
+    w = adapter.between((w.shape[0], inputs), w.dtype, adapter.op(node, "reshape", [w]))
+    # [batch, places, channels, patch]
+    order = (0, *range(2, 2 + 2 * count, 2), 1, *range(3, 3 + 2 * count, 2))
+    shape = tuple(x.shape[axis] for axis in order)
+    x = adapter.between(shape, x.dtype, adapter.op(node, "transpose", [x], permutation=order))
+    x = adapter.between((*shape[: 1 + count], inputs), x.dtype, adapter.op(node, "reshape", [x]))
+    rows = Var((*shape[: 1 + count], w.shape[0]), var.dtype)
+    layer = adapter.gemm(node, rows, x, w, 1, given["bias"])
+    made = adapter.between(rows.shape, var.dtype, layer)
+    return adapter.op(node, "transpose", [made], permutation=(0, 1 + count, *range(1, 1 + count)))
 
 
 def _addmm(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
@@ -460,6 +558,13 @@ _EMITTED: dict[str, Make] = {
     **{name: _unary(name) for name in ("neg", "exp", "tanh", "sqrt", "relu", "silu", "square")},
     **{name: _binary(name) for name in ("add", "sub", "mul", "div")},
     "rsub": _binary("sub", swap=True),
+    **{name: _unary(name) for name in ("abs", "sign")},
+    **{name: _binary(of) for name, of in (("maximum", "max"), ("max", "max"), ("minimum", "min"), ("min", "min"))},
+    "where": _where,
+    "masked_fill": _filled,
+    **dict.fromkeys(("clamp", "clamp_min", "clamp_max"), _clamped(strict=False)),
+    "hardtanh": _clamped(strict=True, low="min_val", high="max_val"),
+    "leaky_relu": _leaky_relu,
     "sigmoid": _unary("logistic"),
     "pow": _pow,
     "gelu": _gelu,
@@ -473,8 +578,9 @@ _EMITTED: dict[str, Make] = {
     "repeat_interleave": _repeated_each,
     "dropout": _dropout,
     "linear": _linear,
-    **dict.fromkeys(("mm", "matmul"), _product),
+    **dict.fromkeys(("mm", "matmul", "bmm"), _product),
     "addmm": _addmm,
+    **dict.fromkeys(("conv1d", "conv2d", "conv3d"), _patches),
     "embedding": _embedding,
     "rms_norm": _rms_norm,
     "layer_norm": _layer_norm,
@@ -486,7 +592,9 @@ _EMITTED: dict[str, Make] = {
 _OPS: dict[str, Make] = {
     **_EMITTED,
     # Ops that are emitted only as a part of a pattern.
-    **{name: _unary(name) for name in ("log", "abs", "erf", "erfc", "cos", "sin")},
+    **{name: _unary(name) for name in ("log", "erf", "erfc", "cos", "sin")},
+    **{name: _binary(name) for name in COMPARISONS},
+    **{name: _logic(of) for name, of in LOGIC.items()},
     "amax": _over_axes("reduce_max"),
     "log_softmax": _along_axis("log_softmax"),
     "logsumexp": _over_axes("logsumexp"),
@@ -495,7 +603,8 @@ _OPS: dict[str, Make] = {
     # Views.
     **dict.fromkeys(("contiguous", "clone", "alias"), _view(_same)),
     **dict.fromkeys(
-        ("view", "reshape", "_unsafe_view", "flatten", "unflatten", "unsqueeze", "squeeze"), _view(_reshaped)
+        ("view", "view_as", "reshape", "reshape_as", "_unsafe_view", "flatten", "unflatten", "unsqueeze", "squeeze"),
+        _view(_reshaped),
     ),
     **dict.fromkeys(("transpose", "swapaxes", "swapdims", "t", "mT"), _view(_swapped)),
     "numpy_T": _view(_reversed),

@@ -65,6 +65,7 @@ class Graph:
     def _import(self, examples: Sequence[torch.Tensor]) -> None:
         self.built: Built | None = None
         self.ignored: tuple[str, ...] = ()
+        self.spelled: tuple[str, ...] = ()
         captured = capture(self.module, examples, self.names, self.edit)
         if isinstance(captured, str):
             self.reasons = [captured]
@@ -72,6 +73,8 @@ class Graph:
         self.ignored = captured.ignored
         planned = plan(captured, self.masks)
         self.reasons = list(planned.reasons)
+        spelled = [pair for part in planned.regions for pair in part.importer.spelled]
+        self.spelled = tuple(f"{describe(node.origin)}: {reason}" for node, reason in spelled)
         if planned.regions:
             self.built = build(captured, planned, self.making, self.buffers)
             self.reasons += self.built.reasons
@@ -144,9 +147,10 @@ class Graph:
         return "".join(f"{name}\n{text}" for name, text in reports.items())
 
     def notes(self) -> list[str]:
-        """The nodes that are not compiled, with the reasons, and calls that have no effect."""
+        """The nodes that are not compiled, or not as te.attention, with the reasons, and calls that have no effect."""
         return [
             *(f"stays in PyTorch: {reason}" for reason in self.reasons),
+            *(f"is compiled as products and a softmax, not as te.attention: {reason}" for reason in self.spelled),
             *(f"has no effect: {call}" for call in self.ignored),
         ]
 

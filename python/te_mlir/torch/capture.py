@@ -62,6 +62,7 @@ def capture(
         return refused
     casts.without_idle_blocks(flat.graph)
     same_tensors(flat.graph)
+    graphs.without_templates(flat.graph)
     placeholders = [n for n in flat.graph.nodes if n.op == "placeholder"]
     parameters = {
         node

@@ -67,6 +67,31 @@ def writes(graph: torch.fx.Graph) -> bool:
     return any(isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable for target in called)
 
 
+#: Ops that take only the sizes, the type and the device of a tensor, and the op that takes these as arguments.
+_LIKE = {
+    torch.ops.aten.new_empty.default: torch.ops.aten.empty.memory_format,
+    torch.ops.aten.new_zeros.default: torch.ops.aten.zeros.default,
+    torch.ops.aten.new_ones.default: torch.ops.aten.ones.default,
+    torch.ops.aten.empty_like.default: torch.ops.aten.empty.memory_format,
+    torch.ops.aten.zeros_like.default: torch.ops.aten.zeros.default,
+    torch.ops.aten.ones_like.default: torch.ops.aten.ones.default,
+}
+
+
+def without_templates(graph: torch.fx.Graph) -> None:
+    """Creates tensors that are only like another one without reading that, so that they do not depend on compiled values."""
+    for node in list(graph.nodes):
+        make = _LIKE.get(node.target)
+        value = node.meta.get("val")
+        if make is None or value is None or not value.is_contiguous():
+            continue
+        with graph.inserting_before(node):
+            made = graph.call_function(make, (list(value.shape),), {"dtype": value.dtype, "device": value.device})
+        made.meta = dict(node.meta)
+        node.replace_all_uses_with(made)
+        graph.erase_node(node)
+
+
 def merge_equal(graph: torch.fx.Graph, except_for: set[Node]) -> None:
     """Merges nodes that compute the same value, such as the views of a table that each layer creates."""
     if writes(graph):

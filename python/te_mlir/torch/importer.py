@@ -22,6 +22,7 @@ from te_mlir.frontend.graph import Atom, Node, Var
 from te_mlir.frontend.looking import SAME_ORDER, node_of, uncast
 from te_mlir.frontend.losses import CrossEntropy
 from te_mlir.frontend.scores import Scores
+from te_mlir.frontend.views import viewed
 from te_mlir.layout import row_major
 from te_mlir.torch.arguments import fake
 from te_mlir.torch.documents import Documents, Latest, boundaries_of
@@ -85,6 +86,9 @@ class Importer(Weights):
 
     # Attention
 
+    def is_on_gpu(self, user: Node) -> bool:
+        return fake(user.origin).device.type != "cpu"
+
     def is_deterministic(self) -> bool:
         # This is the flag that PyTorch's own attention follows.
         return torch.are_deterministic_algorithms_enabled()
@@ -92,7 +96,7 @@ class Importer(Weights):
     def sinks(self, user: Node, sinks: Atom, heads: list[int]) -> build.Value:
         source = uncast(sinks)
         origin = self.origin_of(source)
-        if str(origin.target).startswith(("aten.zeros.", "aten.new_zeros.")):
+        if str(origin.target).startswith("aten.zeros."):
             # Every element is 0, so the shape of the tensor does not matter.
             count = math.prod(user.output.shape[a] for a in heads)
             return self.feed(origin, "sinks", lambda t: t.new_zeros(count).float(), (count,), torch.float32)
@@ -125,15 +129,23 @@ class Importer(Weights):
     ) -> OutsideMask:
         if len(scores.outside) > 1 or scores.masks:
             raise Unsupported(user, "it has several masks")
-        ((mask, axes),) = scores.outside
-        if axes != tuple(range(len(axes))):
+        (mask,) = scores.outside
+        if mask.axes != tuple(range(len(mask.axes))):
             raise Unsupported(user, "its scores are transposed after they are masked")
         sequence = found.q.shape[found.q_of[query]]
         batches = batches_of_masks(scores, found, before, query)
         # The compiled code does not read the mask. It assumes a kind of mask, which is compared before each call.
-        source = self.origin_of(mask)
+        source = self.origin_of(mask.values)
         if source in self.inside or source in self.wanting:
             raise Unsupported(user, "its mask depends on compiled values")
+
+        def of(t: torch.Tensor) -> torch.Tensor:
+            """The mask as it is applied to scores; true or 0 means visible."""
+            t = ~t if mask.hides else t
+            return t if mask.scale == 1 or t.dtype is torch.bool else t * mask.scale
+
+        # How a mask is applied identifies the feeds that are made of it.
+        applied = ("_hides" if mask.hides else "") + ("" if mask.scale == 1 else f"_{mask.scale:g}")
         earlier = self.masks.get(source.name)
         kind = earlier or CAUSAL
         if kind == OTHER:
@@ -145,13 +157,14 @@ class Importer(Weights):
         is_self = self._sources(found.q, sequence) == self._sources(found.k, sequence)
 
         def check(t: torch.Tensor) -> torch.Tensor:
+            t = of(t)
             if not is_kind(t, sequence, kind):
                 raise OtherMask(user, source.name, kind_for(t, batches, sequence, earlier, is_self))
             return torch.zeros((), dtype=torch.float32, device=t.device)
 
         if not kind.documents:
             # The feed is a scalar that no op reads. It exists because `check` runs when a feed is computed.
-            self.feed(source, "mask", check, (), torch.float32)
+            self.feed(source, f"mask{applied}", check, (), torch.float32)
             return OutsideMask(kind.name == CAUSAL.name, kind.window_left)
         if batches is None:
             raise Unsupported(
@@ -159,6 +172,7 @@ class Importer(Weights):
             )
 
         def look(t: torch.Tensor) -> Documents:
+            t = of(t)
             documents = documents_of(t, batches, sequence, kind, is_self)
             if documents is None:
                 raise OtherMask(user, source.name, kind_for(t, batches, sequence, earlier, is_self))
@@ -168,7 +182,7 @@ class Importer(Weights):
 
         # Attentions with one mask share its feeds, if they read it in the same way.
         rows = math.prod(batches)
-        way = f"{'x'.join(map(str, batches))}_{sequence}_{is_self}"
+        way = f"{'x'.join(map(str, batches))}_{sequence}_{is_self}{applied}"
         boundaries = lambda t: boundaries_of(looked(t).starts, kind.documents)
         documents = self.feed(source, f"documents_{way}", boundaries, (kind.documents + 1,), torch.int32)
         seeing = None
@@ -227,11 +241,25 @@ class Importer(Weights):
         if not isinstance(atom, Var):
             return super().number(atom, x, user)
         # Elementwise ops need operands of one shape. A feed that depends only on buffers is computed once.
-        of: torch.dtype = fake(user.origin).dtype
+        of: torch.dtype = getattr(torch, x.dtype)
         make = lambda t: t.to(of).expand(x.shape).contiguous()
         return self.feed(atom.origin, f"{x.dtype} {list(x.shape)}", make, x.shape, of)
 
+    def truths(self, atom: Atom, user: Node) -> Value | None:
+        source = atom
+        while isinstance(source, Var) and source.origin is None:
+            if source.node is None or source.node.name != "broadcast_in_dim":
+                return None
+            source = source.node.inputs[0]
+        return self.operand(atom, user) if self.is_given(source) else None
+
     def operand(self, atom: Atom, user: Node) -> Value:
+        repeats = node_of(atom, "broadcast_in_dim") if isinstance(atom, Var) and atom.origin is None else None
+        if repeats is not None and not repeats.output.floating and self.is_given(atom):
+            inner = self.operand(repeats.inputs[0], user)
+            layout = viewed(repeats.output, repeats, inner.layout)
+            assert layout is not None, "axes of size 1 are added to a row-major value"
+            return Value(inner.matrix, layout)
         if not isinstance(atom, Var) or self.is_inside(atom) or atom.floating:
             return self.value(atom, user)
         # PyTorch converts integers from outside of the region to the type of the result.

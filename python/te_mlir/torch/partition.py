@@ -200,6 +200,8 @@ class Schedule:
             if node in self.effects.writes:
                 in_place = self.effects.writes[node] - {RANDOM}
                 found.append((node, "it writes to a tensor in place" if in_place else "it draws random numbers"))
+            elif self._is_condition(node):
+                continue
             elif not _is_floating(node) and any(n in self._moving and _is_floating(n) for n in node.all_input_nodes):
                 found.append((node, f"'{node.target}' has no counterpart in te"))
         return found
@@ -248,13 +250,21 @@ class Schedule:
     def _is_layer(self, node: Node) -> bool:
         return node in self.dependent and any(patterns.is_op(node, name) for name in _LAYERS)
 
+    def _is_condition(self, node: Node) -> bool:
+        """Whether only choices between values read a node of truth values, directly or through other conditions."""
+        if not patterns.is_condition(node) or node in self.left:
+            return False
+        return bool(node.users) and all(
+            patterns.chooses_by(user, node) or self._is_condition(user) for user in node.users
+        )
+
     def _stays(self, node: Node) -> bool:
         """Whether a node that depends on roots stays in PyTorch regardless of what it computes."""
         if node in self.left or node in self._idle or node in self.frozen or node not in self.dependent:
             return True
         if node.target is operator.getitem and node.args[0] in self._staying:
             return True
-        return node in self.effects.writes or not _is_floating(node)
+        return node in self.effects.writes or not (_is_floating(node) or self._is_condition(node))
 
     def _arrange(self) -> None:
         while True:

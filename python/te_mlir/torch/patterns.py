@@ -7,12 +7,24 @@ from typing import Any
 
 from torch.fx import Node
 
-from te_mlir.torch.adapter import APART
+from te_mlir.torch.adapter import APART, COMPARISONS, LOGIC
 
 
 def is_op(node: Any, name: str) -> bool:
     """Whether `node` calls the ATen op `name`, in any of its overloads."""
     return isinstance(node, Node) and node.op == "call_function" and str(node.target).startswith(f"aten.{name}.")
+
+
+def is_condition(node: Node) -> bool:
+    """Whether `node` compares, or combines truth values."""
+    return any(is_op(node, name) for name in (*COMPARISONS, *LOGIC))
+
+
+def chooses_by(node: Node, condition: Node) -> bool:
+    """Whether `condition` is what `node` chooses between two values by, and not one of the values."""
+    which = {"where": 0, "masked_fill": 1}
+    found = next((place for name, place in which.items() if is_op(node, name)), None)
+    return found is not None and [n for n, v in enumerate(node.args) if v is condition] == [found]
 
 
 def set_apart(nodes: Iterable[Node]) -> None:

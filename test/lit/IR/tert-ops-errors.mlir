@@ -156,6 +156,20 @@ func.func @launch_c7_op(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
 }
 
 // -----
+func.func @launch_c7_condition(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
+  %none = tert.null : !tert.buffer<0>
+  tert.launch "generated" {count = 64 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none)
+    : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
+  ^bb0(%in: f32):
+    %holds = arith.cmpf olt, %in, %in : f32
+    // expected-error @below {{expected generated code to be arith and math ops on f32, conversions between f32 and bf16 or f16, and tert.dropout, but got 'arith.select'}}
+    %out = arith.select %holds, %holds, %holds : i1
+    tert.yield %in : f32
+  }
+  return
+}
+
+// -----
 func.func @launch_c7_size(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
   %none = tert.null : !tert.buffer<0>
   // expected-error @below {{expected a buffer of 64 elements of type 'bf16', but got one of 256 bytes}}

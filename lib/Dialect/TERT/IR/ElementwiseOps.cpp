@@ -7,9 +7,10 @@
 using namespace mlir::tert;
 
 static constexpr llvm::StringLiteral ops[] = {
-    "arith.addf",     "arith.subf",     "arith.mulf", "arith.divf",
-    "arith.maximumf", "arith.minimumf", "arith.negf", "arith.extf",
-    "arith.truncf",   "math.exp",       "math.tanh",  "math.sqrt",
+    "arith.addf",     "arith.subf",     "arith.mulf",   "arith.divf",
+    "arith.maximumf", "arith.minimumf", "arith.negf",   "arith.cmpf",
+    "arith.select",   "arith.extf",     "arith.truncf", "math.absf",
+    "math.exp",       "math.tanh",      "math.sqrt",
 };
 
 llvm::ArrayRef<llvm::StringLiteral> mlir::tert::getElementwiseOps() {

@@ -139,8 +139,8 @@ static LogicalResult verifyParameters(LaunchOp op, const KernelInfo &kernel) {
   return success();
 }
 
-/// An op that code can be generated for: arithmetic on f32, conversions, and
-/// random factors.
+/// An op that code can be generated for: arithmetic on f32, choices between two
+/// f32, conversions, and random factors.
 static bool isScalarCode(Operation &op) {
   if (isa<DropoutOp>(op))
     return true;
@@ -148,6 +148,11 @@ static bool isScalarCode(Operation &op) {
     return type.isF32() || type.isBF16() || type.isF16();
   };
   auto isF32 = [](Type type) { return type.isF32(); };
+  if (isa<arith::CmpFOp>(op))
+    return llvm::all_of(op.getOperandTypes(), isF32);
+  if (auto select = dyn_cast<arith::SelectOp>(op))
+    return select.getCondition().getDefiningOp<arith::CmpFOp>() &&
+           isF32(select.getType());
   if (op.getNumResults() != 1 || !isFloat(op.getResult(0).getType()) ||
       !llvm::all_of(op.getOperandTypes(), isFloat))
     return false;

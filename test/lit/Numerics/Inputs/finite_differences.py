@@ -105,6 +105,8 @@ def check(title, body, arrays, results, forward, roundings=None, slack=None, pip
 
 T = "tensor<5x7xf32>"
 a, b = draw(5, 7), draw(5, 7, low=0.5)
+# Choices are away from their ties.
+a, c = np.where(np.abs(a - b) < 4 * H, b + 1, a).astype(np.float32), draw(5, 7)
 for op, forward, roundings in (
     ("addf", lambda v, minus: {"y": v["a"] + v["b"]}, 0),
     ("subf", lambda v, minus: {"y": v["a"] + minus * v["b"]}, 0),
@@ -148,6 +150,19 @@ check(
     lambda v, minus: {"y": np.sqrt(v["a"])},
     slack=lambda v, d: {"a": 2 * np.abs(d["y"] / (2 * np.sqrt(v["a"])))},
 )
+
+# Copies of dy, 0 or -dy.
+CHOICE = f"""  %holds = arith.cmpf ogt, %a, %b : {T}
+  %y = arith.select %holds, %a, %c : tensor<5x7xi1>, {T}"""
+for title, body, forward in (
+    ("absf", f"  %y = math.absf %b : {T}", lambda v, minus: {"y": np.abs(v["b"])}),
+    ("maximumf", f"  %y = arith.maximumf %a, %b : {T}", lambda v, minus: {"y": np.maximum(v["a"], v["b"])}),
+    ("minimumf", f"  %y = arith.minimumf %a, %b : {T}", lambda v, minus: {"y": np.minimum(v["a"], v["b"])}),
+    ("select", CHOICE, lambda v, minus: {"y": np.where(v["a"] > v["b"], v["a"], v["c"])}),
+):
+    given = {"a": a, "b": b, "c": c}
+    zero = lambda v, d: dict.fromkeys(v, np.zeros((5, 7)))
+    check(title, body, {name: given[name] for name in given if f"%{name}" in body}, {"y": T}, forward, slack=zero)
 
 check(
     "reshape",

@@ -31,7 +31,25 @@ arguments = options.parse_args()
 SHAPES = [(1,), (3, 5), (16, 64), (4099,), (33, 129), (2, 8, 24)]
 WIDTHS = {"f32": np.uint32, "bf16": np.uint16, "f16": np.uint16}
 BINARY = ("addf", "subf", "mulf", "divf", "maximumf", "minimumf")
-UNARY = ("arith.negf", "math.exp", "math.tanh", "math.sqrt")
+UNARY = ("arith.negf", "math.absf", "math.exp", "math.tanh", "math.sqrt")
+
+#: What each predicate of arith.cmpf says of two numbers that may be NaN.
+PREDICATES = {
+    "oeq": lambda a, b: a == b,
+    "ogt": lambda a, b: a > b,
+    "oge": lambda a, b: a >= b,
+    "olt": lambda a, b: a < b,
+    "ole": lambda a, b: a <= b,
+    "one": lambda a, b: (a < b) | (a > b),
+    "ord": lambda a, b: ~(np.isnan(a) | np.isnan(b)),
+    "ueq": lambda a, b: ~((a < b) | (a > b)),
+    "ugt": lambda a, b: ~(a <= b),
+    "uge": lambda a, b: ~(a < b),
+    "ult": lambda a, b: ~(a >= b),
+    "ule": lambda a, b: ~(a > b),
+    "une": lambda a, b: a != b,
+    "uno": lambda a, b: np.isnan(a) | np.isnan(b),
+}
 
 
 def draw(rng, shape, dtype):
@@ -76,7 +94,7 @@ def region(rng, number):
     for _ in range(rng.integers(2, 10)):
         a, b = rng.choice(list(values), 2)
         dtype = values[a]
-        kind = rng.integers(4)
+        kind = rng.integers(5)
         if kind == 0:
             emit(f"{rng.choice(UNARY)} %{a} : {type_of(dtype)}", dtype)
         elif kind == 1:
@@ -85,8 +103,16 @@ def region(rng, number):
             constant = emit(f"arith.constant dense<{rng.choice([0.5, -1.25, 3.0, 0.0])}> : {type_of(dtype)}", dtype)
             emit(f"arith.{rng.choice(BINARY)} %{a}, %{constant} : {type_of(dtype)}", dtype)
             del values[constant]
-        else:
+        elif kind == 3:
             emit(f"arith.{rng.choice(BINARY)} %{a}, %{cast(b, dtype)} : {type_of(dtype)}", dtype)
+        else:
+            predicate, other = rng.choice(list(PREDICATES)), cast(b, dtype)
+            yes = rng.choice(list(values))
+            no = cast(rng.choice(list(values)), values[yes])
+            holds = emit(f"arith.cmpf {predicate}, %{a}, %{other} : {type_of(dtype)}", "i1")
+            del values[holds]
+            chosen = f"%{holds}, %{yes}, %{no} : {type_of('i1')}, {type_of(values[yes])}"
+            emit(f"arith.select {chosen}", values[yes])
     emit(f"arith.negf %{a} : {type_of(values[a])}", values[a])
     made = [name for name in values if name not in inputs]
     results = {made[-1]} | {name for name in made if rng.random() < 0.2}
@@ -136,6 +162,7 @@ def single_ops():
         "arith.maximumf": lambda a, b: np.where(np.isnan(b) | (a < b), b, a),
         "arith.minimumf": lambda a, b: np.where(np.isnan(b) | (a > b), b, a),
         "arith.negf": lambda a, b: -a,
+        "math.absf": lambda a, b: np.abs(a),
         "math.sqrt": lambda a, b: np.sqrt(a),
     }
     count, rng = 20011, np.random.default_rng(arguments.seed)
@@ -169,6 +196,36 @@ def single_ops():
                 value = numpy[op](a, b) if op in numpy else a
                 wanted = narrowed(value, result.rsplit("x", 1)[1][:-1])
                 expect(same(found[f"r{i}"], wanted), f"{op} of {dtype} to {result}")
+        forget_last_run()
+
+
+def choices():
+    """Every comparison, of values of each type, that chooses between them."""
+    count, rng = 20011, np.random.default_rng(arguments.seed)
+    for dtype in WIDTHS:
+        kind = f"tensor<{count}x{dtype}>"
+        lines = [
+            f"""  %c_{predicate} = arith.cmpf {predicate}, %a, %b : {kind}
+  %{predicate} = arith.select %c_{predicate}, %a, %b : tensor<{count}xi1>, {kind}"""
+            for predicate in PREDICATES
+        ]
+        made = ", ".join(f'{kind} {{te.name = "{predicate}"}}' for predicate in PREDICATES)
+        results = ", ".join(f"%{predicate}" for predicate in PREDICATES)
+        text = "\n".join(
+            [
+                f'func.func @f(%a: {kind} {{te.name = "a"}}, %b: {kind} {{te.name = "b"}}) -> ({made}) {{',
+                *lines,
+                f"  return {results} : {', '.join([kind] * len(PREDICATES))}",
+                "}",
+            ]
+        )
+        bits = {name: draw(rng, (count,), dtype) for name in "ab"}
+        bits["b"] = np.where(rng.random(count) < 0.2, bits["a"], bits["b"])
+        found = run(text, "f", {name: in_file(of, dtype) for name, of in bits.items()}, "fuse=false " + TARGET)
+        a, b = (widened(bits[name], dtype) for name in "ab")
+        for predicate, holds in PREDICATES.items():
+            wanted = narrowed(np.where(holds(a, b), a, b), dtype)
+            expect(same(found[predicate], wanted), f"{predicate} of {dtype}")
         forget_last_run()
 
 
@@ -224,6 +281,7 @@ def broadcasts():
 
 
 single_ops()
+choices()
 broadcasts()
 regions = 0
 for program in range(arguments.programs):

@@ -6,8 +6,8 @@
 func.func @f(%x: tensor<4xf32>, %k: tensor<4xf32>) -> tensor<4xf32> {
   // expected-error @below {{'math.sin' has no derivative}}
   %s = math.sin %x : tensor<4xf32>
-  // expected-error @below {{'arith.maximumf' has no derivative}}
-  %m = arith.maximumf %s, %k : tensor<4xf32>
+  // expected-error @below {{'arith.remf' has no derivative}}
+  %m = arith.remf %s, %k : tensor<4xf32>
   %unrelated = math.sin %k : tensor<4xf32>
   %y = arith.addf %m, %unrelated : tensor<4xf32>
   %unused = math.cos %x : tensor<4xf32>

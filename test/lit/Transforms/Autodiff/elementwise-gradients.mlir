@@ -139,6 +139,91 @@ func.func @f(%a: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
+// y = |a|: da = dy sign(a), 0 at 0.
+// CHECK-LABEL: func.func @f(
+// CHECK-SAME:    %[[A:[^ ]*]]: tensor<4xf32>, %[[DY:[^ ]*]]: tensor<4xf32>
+// CHECK:         %[[Y:.*]] = math.absf %[[A]]
+// CHECK-NEXT:    %[[ZERO:.*]] = arith.constant dense<0.000000e+00> : tensor<4xf32>
+// CHECK-NEXT:    %[[MINUS:.*]] = arith.negf %[[DY]]
+// CHECK-NEXT:    %[[IS_NEGATIVE:.*]] = arith.cmpf olt, %[[A]], %[[ZERO]]
+// CHECK-NEXT:    %[[SIGNED:.*]] = arith.select %[[IS_NEGATIVE]], %[[MINUS]], %[[DY]]
+// CHECK-NEXT:    %[[IS_ZERO:.*]] = arith.cmpf oeq, %[[A]], %[[ZERO]]
+// CHECK-NEXT:    %[[DA:.*]] = arith.select %[[IS_ZERO]], %[[ZERO]], %[[SIGNED]]
+// CHECK-NEXT:    return %[[Y]], %[[DA]]
+func.func @f(%a: tensor<4xf32>) -> tensor<4xf32> {
+  %y = math.absf %a : tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+
+// -----
+
+// y = max(a, b): the larger one has dy, equal ones have half of it each.
+// CHECK-LABEL: func.func @f(
+// CHECK-SAME:    %[[A:[^ ]*]]: tensor<4xbf16>, %[[B:[^ ]*]]: tensor<4xbf16>, %[[DY:[^ ]*]]: tensor<4xbf16>
+// CHECK:         %[[Y:.*]] = arith.maximumf %[[A]], %[[B]]
+// CHECK:         %[[HALF:.*]] = arith.mulf %[[DY]]
+// CHECK:         %[[TIE:.*]] = arith.cmpf oeq, %[[A]], %[[B]]
+// CHECK-NEXT:    %[[REST:.*]] = arith.select %[[TIE]], %[[HALF]]
+// CHECK-NEXT:    %[[LARGER:.*]] = arith.cmpf ogt, %[[A]], %[[B]]
+// CHECK-NEXT:    %[[DA:.*]] = arith.select %[[LARGER]], %[[DY]], %[[REST]]
+// CHECK:         arith.cmpf oeq, %[[B]], %[[A]]
+// CHECK:         %[[OTHER:.*]] = arith.cmpf ogt, %[[B]], %[[A]]
+// CHECK-NEXT:    %[[DB:.*]] = arith.select %[[OTHER]], %[[DY]]
+// CHECK-NEXT:    return %[[Y]], %[[DA]], %[[DB]]
+func.func @f(%a: tensor<4xbf16>, %b: tensor<4xbf16>) -> tensor<4xbf16> {
+  %y = arith.maximumf %a, %b : tensor<4xbf16>
+  return %y : tensor<4xbf16>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @f(
+// CHECK-SAME:    %[[A:[^ ]*]]: tensor<4xf32>, %[[B:[^ ]*]]: tensor<4xf32>, %[[DY:[^ ]*]]: tensor<4xf32>
+// CHECK:         arith.minimumf
+// CHECK:         arith.cmpf olt, %[[A]], %[[B]]
+// CHECK:         arith.cmpf olt, %[[B]], %[[A]]
+func.func @f(%a: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<4xf32> {
+  %y = arith.minimumf %a, %b : tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+
+// -----
+
+// The backward of a choice saves the operands of the comparison, and compares again.
+// CHECK-LABEL: func.func @f(
+// CHECK-SAME:    %[[A:[^ ]*]]: tensor<4xf32>, %[[B:[^ ]*]]: tensor<4xf32>, %[[DY:[^ ]*]]: tensor<4xf32>
+// CHECK:         %[[E:.*]] = math.exp %[[A]]
+// CHECK:         %[[E_R:.*]] = te.residual %[[E]] "select0.lhs" : tensor<4xf32>
+// CHECK:         %[[HOLDS:.*]] = arith.cmpf ult, %[[E_R]], %[[B]]
+// CHECK-NEXT:    %[[DE:.*]] = arith.select %[[HOLDS]], %[[DY]], %[[ZERO:.*]] :
+// CHECK:         %[[HOLDS:.*]] = arith.cmpf ult, %[[E_R]], %[[B]]
+// CHECK-NEXT:    %[[DB:.*]] = arith.select %[[HOLDS]], %{{.*}}, %[[DY]] :
+// CHECK-NEXT:    %[[DA:.*]] = arith.mulf %[[DE]], %{{.*}}
+// CHECK-NEXT:    return %{{.*}}, %[[DA]], %[[DB]]
+func.func @f(%a: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<4xf32> {
+  %e = math.exp %a : tensor<4xf32>
+  %holds = arith.cmpf ult, %e, %b : tensor<4xf32>
+  %y = arith.select %holds, %e, %b : tensor<4xi1>, tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+
+// -----
+
+// A value that is only compared has no gradient.
+// CHECK-LABEL: func.func @f(
+// CHECK-SAME:    %[[A:[^ ]*]]: tensor<4xf32>, %[[B:[^ ]*]]: tensor<4xf32>, %[[DY:[^ ]*]]: tensor<4xf32>
+// CHECK:         %[[DB:.*]] = arith.select %{{.*}}, %[[DY]], %{{.*}} :
+// CHECK-NEXT:    %[[NONE:.*]] = arith.constant dense<0.000000e+00> : tensor<4xf32>
+// CHECK-NEXT:    return %{{.*}}, %[[NONE]], %[[DB]] :
+func.func @f(%a: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<4xf32> {
+  %one = arith.constant dense<1.0> : tensor<4xf32>
+  %holds = arith.cmpf oge, %a, %one : tensor<4xf32>
+  %y = arith.select %holds, %b, %one : tensor<4xi1>, tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+
+// -----
+
 // The gradient of a reshape is the inverse reshape.
 // CHECK-LABEL: func.func @f(
 // CHECK-SAME:    %[[A:[^ ]*]]: tensor<2x3x4xf32>, %[[DY:[^ ]*]]: tensor<6x2x2xf32>

@@ -249,3 +249,38 @@ func.func @dropout(%x: tensor<4x8xbf16> {te.name = "x"}, %s: tensor<2xi32> {te.n
   %y = arith.addf %d, %r : tensor<4x8xbf16>
   return %y : tensor<4x8xbf16>
 }
+
+// -----
+
+// Truth values are not stored: each select compares again, in its own region. The compared sum is computed once.
+// CHECK-LABEL: func.func @choices
+// CHECK: %[[S:.*]]:2 = linalg.generic {{.*}} outs(%{{.*}}, %{{.*}} : tensor<32xbf16>, tensor<32xf32>)
+// CHECK: %[[SUM:.*]] = arith.addf
+// CHECK: %[[NARROW:.*]] = arith.truncf %[[SUM]] : f32 to bf16
+// CHECK: %[[WIDE:.*]] = arith.extf %[[NARROW]] : bf16 to f32
+// CHECK: %[[HOLDS:.*]] = arith.cmpf ogt, %[[WIDE]], %{{.*}} : f32
+// CHECK: %[[C:.*]] = arith.select %[[HOLDS]], %{{.*}}, %{{.*}} : f32
+// CHECK-NEXT: linalg.yield %[[NARROW]], %[[C]] : bf16, f32
+// CHECK: te.matmul
+// CHECK: linalg.generic {{.*}} ins(%{{.*}}, %{{.*}}, %{{.*}} : tensor<32xbf16>, tensor<8xbf16>, tensor<32xf32>)
+// CHECK: arith.cmpf ogt
+// CHECK: arith.select
+// CHECK-NOT: arith.cmpf
+// CHECK: return
+// LAUNCH-LABEL: func.func @choices
+// LAUNCH: arith.cmpf
+// LAUNCH: arith.cmpf
+// LAUNCH-NOT: xi1>
+// LAUNCH: return
+func.func @choices(%x: tensor<4x8xbf16> {te.name = "x"}, %b: tensor<8xbf16> {te.name = "b"}, %z: tensor<4x8xf32> {te.name = "z"},
+                   %w: tensor<8x8xf32> {te.name = "w"}) -> (tensor<4x8xf32> {te.name = "y"}) {
+  %empty = tensor.empty() : tensor<4x8xbf16>
+  %bs = linalg.broadcast ins(%b : tensor<8xbf16>) outs(%empty : tensor<4x8xbf16>) dimensions = [0]
+  %s = arith.addf %x, %x : tensor<4x8xbf16>
+  %holds = arith.cmpf ogt, %s, %bs : tensor<4x8xbf16>
+  %one = arith.constant dense<1.0> : tensor<4x8xf32>
+  %c = arith.select %holds, %z, %one : tensor<4x8xi1>, tensor<4x8xf32>
+  %m = te.matmul %c, %w contract = [1, 1] : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
+  %y = arith.select %holds, %m, %one : tensor<4x8xi1>, tensor<4x8xf32>
+  return %y : tensor<4x8xf32>
+}

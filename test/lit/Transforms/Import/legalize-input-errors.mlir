@@ -35,10 +35,17 @@ func.func @ops(%a: tensor<4xf32>, %b: tensor<4x4xf32>) {
   // expected-error @below {{expected a constant tensor to hold one float in every element, or i32; pass others as arguments}}
   %c = arith.constant dense<[0.0, 1.0, 2.0, 3.0]> : tensor<4xf32>
   %i = arith.constant dense<1> : tensor<4xi32>
-  // expected-error @below {{the runtime has no kernel for 'math.log'; of arith and math it has arith.addf, arith.subf, arith.mulf, arith.divf, arith.maximumf, arith.minimumf, arith.negf, arith.extf, arith.truncf, math.exp, math.tanh, math.sqrt}}
+  // expected-error @below {{the runtime has no kernel for 'math.log'; of arith and math it has arith.addf, arith.subf, arith.mulf, arith.divf, arith.maximumf, arith.minimumf, arith.negf, arith.cmpf, arith.select, arith.extf, arith.truncf, math.absf, math.exp, math.tanh, math.sqrt}}
   %l = math.log %a : tensor<4xf32>
   // expected-error @below {{the runtime has no kernel for 'arith.addi'}}
   %j = arith.addi %i, %i : tensor<4xi32>
+  // expected-error @below {{expected an arith.cmpf to be only the condition of an arith.select, but 'arith.select' reads it}}
+  %c0 = arith.cmpf olt, %a, %n : tensor<4xf32>
+  %c1 = arith.cmpf olt, %n, %a : tensor<4xf32>
+  // expected-error @below {{expected a result of 'arith.select' to have elements of bf16, f16, f32 or i32, but got 'tensor<4xi1>'}}
+  %both = arith.select %c1, %c0, %c0 : tensor<4xi1>, tensor<4xi1>
+  // expected-error @below {{expected the condition of an arith.select to be the result of an arith.cmpf}}
+  %chosen = arith.select %both, %a, %n : tensor<4xi1>, tensor<4xf32>
   // expected-error @below {{expected a result of 'arith.constant' to be a tensor of static shape, but got 'f32'}}
   %s = arith.constant 1.0 : f32
   // expected-error @below {{expected a result of 'arith.extf' to have elements of bf16, f16, f32 or i32, but got 'tensor<4xf64>'}}

@@ -1,0 +1,202 @@
+"""Models as people write them by hand are one compiled part, with autograd's gradients."""
+
+import contextlib
+import math
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from dropouts import same_dropouts
+from torch import nn
+from torch.nn import functional as F
+
+import te_mlir
+import te_mlir.torch
+
+WIDTH, HEADS, TOKENS = 64, 4, 16
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+
+
+def norm(x):
+    return F.rms_norm(x, (x.size(-1),))
+
+
+def heads_of(x):
+    return x.view(*x.shape[:2], HEADS, -1).transpose(1, 2)
+
+
+class Base(nn.Module):
+    """A language model with one layer, of which models override `attend`, `feed` and `loss`."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed, self.qkv = nn.Embedding(32, WIDTH), nn.Linear(WIDTH, 3 * WIDTH, bias=False)
+        self.out, self.head = nn.Linear(WIDTH, WIDTH, bias=False), nn.Linear(WIDTH, 32, bias=False)
+        self.up, self.down = nn.Linear(WIDTH, 128, bias=False), nn.Linear(128, WIDTH, bias=False)
+
+    def attend(self, q, k, v):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    def feed(self, h):
+        return self.down(F.gelu(self.up(h)))
+
+    def loss(self, logits, ids):
+        return F.cross_entropy(logits.view(-1, 32), ids.roll(-1, 1).view(-1))
+
+    def forward(self, ids):
+        x = self.embed(ids)
+        y = self.attend(*map(heads_of, self.qkv(norm(x)).split(WIDTH, 2)))
+        x = x + self.out(y.transpose(1, 2).reshape(x.shape))
+        return self.loss(self.head(norm(x + self.feed(norm(x)))), ids)
+
+
+class Speedrun(Base):
+    """Squared relu, normed and rotated queries and keys, value embeddings, mixed residuals and capped logits."""
+
+    def __init__(self):
+        super().__init__()
+        self.values, self.mix, self.share = (
+            nn.Embedding(32, WIDTH),
+            nn.Parameter(torch.rand(2)),
+            nn.Parameter(torch.rand(2)),
+        )
+        angles = torch.outer(torch.arange(TOKENS), 1024.0 ** -torch.linspace(0, 1, WIDTH // HEADS // 2))
+        self.register_buffer("cos", angles.cos())
+        self.register_buffer("sin", angles.sin())
+
+    def rotate(self, x):
+        a, b = x.chunk(2, -1)
+        return torch.cat([a * self.cos + b * self.sin, b * self.cos - a * self.sin], -1)
+
+    def forward(self, ids):
+        x = start = norm(self.embed(ids))
+        x = self.mix[0] * x + self.mix[1] * start
+        q, k, v = map(heads_of, self.qkv(norm(x)).chunk(3, -1))
+        v = self.share[0] * v + self.share[1] * heads_of(self.values(ids)).view_as(v)
+        y = self.attend(self.rotate(norm(q)), self.rotate(norm(k)), v)
+        x = x + self.out(y.transpose(1, 2).reshape(x.shape))
+        x = x + self.down(F.relu(self.up(norm(x))).square())
+        return self.loss(30 * torch.tanh(self.head(norm(x)) / 30), ids)
+
+
+class ByHand(Base):
+    """Attention with a mask that is filled in, as nanoGPT writes it without flash attention."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mask", torch.ones(TOKENS, TOKENS).tril().view(1, 1, TOKENS, TOKENS))
+
+    def attend(self, q, k, v):
+        scores = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))
+        scores = scores.masked_fill(self.mask[:, :, :TOKENS, :TOKENS] == 0, float("-inf"))
+        return F.softmax(scores, dim=-1) @ v
+
+
+class Biased(Base):
+    """Attention with a trained bias of relative positions, which is masked, and a dropout of its weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.bias = nn.Embedding(TOKENS, HEADS)
+
+    def attend(self, q, k, v):
+        places = torch.arange(TOKENS)
+        bias = self.bias((places[:, None] - places).clamp(min=0)).permute(2, 0, 1)[None]
+        bias = bias.masked_fill(places > places[:, None], float("-inf"))
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=0.1)
+
+
+class Clamped(Base):
+    """The gated activation of gpt-oss, of clamped values, and a loss of tokens that are chosen by a mask."""
+
+    def feed(self, h):
+        gate, up = self.up(h).chunk(2, -1)
+        gate, up = gate.clamp(max=0.3), up.clamp(min=-0.3, max=0.3)
+        return F.linear((up + 1) * gate * torch.sigmoid(gate * 1.702), self.down.weight[:, :64])
+
+    def loss(self, logits, ids):
+        return super().loss(torch.where(ids[..., None] > 3, logits, 0.0), ids)
+
+
+class Vision(nn.Module):
+    """A ViT with patches, layer scale and stochastic depth, as timm writes it."""
+
+    def __init__(self):
+        super().__init__()
+        self.patches, self.position = nn.Conv2d(3, WIDTH, 8, 8), nn.Parameter(torch.randn(1, 17, WIDTH))
+        self.token, self.norms = (
+            nn.Parameter(torch.randn(1, 1, WIDTH)),
+            nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(3)),
+        )
+        self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.up, self.down, self.head = nn.Linear(WIDTH, 128), nn.Linear(128, WIDTH), nn.Linear(WIDTH, 8)
+        self.scales = nn.ParameterList(torch.rand(WIDTH) for _ in range(2))
+
+    @staticmethod
+    def path(x, drop=0.5):
+        keep = x.new_empty((x.shape[0],) + (1,) * (x.ndim - 1)).bernoulli_(1 - drop)
+        return x * keep.div_(1 - drop)
+
+    def forward(self, images):
+        x = self.patches(images).flatten(2).transpose(1, 2)
+        x = torch.cat([self.token.expand(len(x), -1, -1), x], 1) + self.position
+        q, k, v = self.qkv(self.norms[0](x)).reshape(*x.shape[:2], 3, HEADS, -1).permute(2, 0, 3, 1, 4).unbind(0)
+        y = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(x.shape)
+        x = x + self.path(self.out(y) * self.scales[0])
+        x = x + self.path(self.down(F.gelu(self.up(self.norms[1](x)))) * self.scales[1])
+        return self.head(self.norms[2](x)[:, 0]).square().mean()
+
+
+@pytest.mark.parametrize("make", [Speedrun, ByHand, Biased, Clamped, Vision])
+def test_models_by_hand(make):
+    model = make()
+    inputs = torch.randn(4, 3, 32, 32) if make is Vision else torch.randint(0, 32, (2, TOKENS))
+    compiled = te_mlir.torch.jit(model, strict=True)
+    for seed in (1, 2):
+        found = []
+        for run in (model, compiled):
+            torch.manual_seed(seed)
+            with same_dropouts() if run is model else contextlib.nullcontext():
+                loss = run(inputs)
+            found.append([loss.detach(), *torch.autograd.grad(loss, list(model.parameters()))])
+        for one, other in zip(*found):
+            assert one.norm() > 0 and (other - one).norm() < 1e-5 * one.norm()
+    (graph,) = compiled.te.graphs
+    assert len(graph.parts) == 1 and not graph.reasons
+
+
+@pytest.mark.parametrize("main_grad", [False, True])
+def test_patches_are_a_layer_of_the_recipe(main_grad):
+    model = Vision().bfloat16()
+    compiled = te_mlir.torch.jit(model, recipe=te_mlir.Float8CurrentScaling(), strict=True, main_grad=main_grad)
+    compiled(torch.randn(4, 3, 32, 32, dtype=torch.bfloat16)).backward()
+    rows = [row for row in compiled.te.report("precision").splitlines() if "patches" in row]
+    assert sum(row.split()[:1] == ["fprop"] and "f8E4M3FN" in row for row in rows) == 1
+    weight = model.patches.weight
+    gradients = [g for g in (weight.grad, getattr(weight, "main_grad", None)) if g is not None]
+    assert sum(float(g.float().norm()) for g in gradients) > 0
+
+
+def test_products_of_attention_are_not_quantised():
+    model = Biased().bfloat16()
+    compiled = te_mlir.torch.jit(model, recipe=te_mlir.Float8CurrentScaling(), strict=True)
+    compiled(torch.randint(0, 32, (2, TOKENS))).backward()
+    rows = [row for row in compiled.te.report("precision").splitlines() if row.split()[:1] == ["fprop"]]
+    assert sum("f8E4M3FN" in row for row in rows) == 7 and len(rows) == 9
+
+
+@pytest.mark.parametrize("options", [dict(stride=4), dict(padding=1), dict(groups=2), dict(dilation=2)])
+def test_other_convolutions_stay_in_pytorch(options):
+    model = nn.Sequential(nn.Conv2d(4, 8, 8, **{"stride": 8, **options}), nn.Flatten(2), nn.LazyLinear(8))
+    x = torch.randn(2, 4, 32, 32)
+    model(x)
+    with pytest.raises(
+        Exception, match="only convolutions of patches that do not overlap, without padding, are imported"
+    ):
+        te_mlir.torch.jit(model, strict=True)(x)
