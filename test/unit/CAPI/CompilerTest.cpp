@@ -228,9 +228,9 @@ TEST(Compiler, LayersWithoutAPlaceHaveTheirName) {
 // A diagnostic that the source has no place for has notes that it has one for.
 TEST(Compiler, NotesHaveTheirPlace) {
   te_compile_request request =
-      requestOf("func.func @f(%x: tensor<8xf32>) -> tensor<8xf32> {\n"
-                "  %y = arith.maximumf %x, %x : tensor<8xf32> loc(\"layer\")\n"
-                "  return %y : tensor<8xf32>\n}\n",
+      requestOf("func.func @f(%x: tensor<16x16xbf16>) -> tensor<16x16xbf16> {\n"
+                "  %y = te.hadamard %x : tensor<16x16xbf16> loc(\"layer\")\n"
+                "  return %y : tensor<16x16xbf16>\n}\n",
                 "f");
   request.source_name = "model.mlir";
   request.vjp = 1;
@@ -306,10 +306,11 @@ TEST(Compiler, DiagnosticsHaveCodes) {
   EXPECT_STREQ(diagnosticAt(0).code, "no-kernel");
   EXPECT_STREQ(diagnosticAt(0).layer, "the layer");
   EXPECT_STREQ(diagnosticAt(0).location, "");
-  request = requestOf("func.func @f(%x: tensor<8xf32>) -> tensor<8xf32> {\n"
-                      "  %y = arith.maximumf %x, %x : tensor<8xf32>\n"
-                      "  return %y : tensor<8xf32>\n}\n",
-                      "f");
+  request =
+      requestOf("func.func @f(%x: tensor<16x16xbf16>) -> tensor<16x16xbf16> {\n"
+                "  %y = te.hadamard %x : tensor<16x16xbf16>\n"
+                "  return %y : tensor<16x16xbf16>\n}\n",
+                "f");
   request.vjp = 1;
   EXPECT_EQ(Program(request).status, TE_COMPILE_DIAGNOSTICS);
   ASSERT_EQ(te_compiler_num_diagnostics(), 2);
