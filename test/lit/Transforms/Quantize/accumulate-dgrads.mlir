@@ -3,11 +3,7 @@
 // RUN: te-opt %s --te-training-pipeline="vjp=two recipe=float8_block_scaling compile-to=quantize" | FileCheck %s --check-prefix=BLOCK
 // RUN: te-opt %s --te-training-pipeline="vjp=three recipe=float8_current_scaling compile-to=quantize" | FileCheck %s --check-prefix=THREE
 // RUN: te-opt %s --te-training-pipeline="vjp=residual recipe=float8_current_scaling compile-to=quantize" | FileCheck %s --check-prefix=RESIDUAL
-// RUN: te-opt %s --te-accumulate-dgrads | FileCheck %s --check-prefix=ALONE
 // RUN: te-opt %s --te-training-pipeline="vjp=two recipe=float8_current_scaling fuse=false compile-to=fuse" | FileCheck %s --check-prefixes=CHECK,TENSOR
-
-// Layers that are not rewritten yet have no GEMM.
-// ALONE-NOT: accumulate
 
 // CHECK-LABEL: func.func @two(
 // TENSOR:   %[[DX:.*]] = te.scaled_matmul {{.*}} -> tensor<64x128xbf16>
