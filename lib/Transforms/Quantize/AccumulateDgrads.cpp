@@ -34,6 +34,17 @@ static Operation *dgradOf(Value value) {
   return origin && origin->gemm == "dgrad" ? gemm : nullptr;
 }
 
+/// Whether both values are whole, or the same part of what they are cut from.
+static bool areCutAlike(Value a, Value b) {
+  auto first = a.getDefiningOp<tensor::ExtractSliceOp>();
+  auto second = b.getDefiningOp<tensor::ExtractSliceOp>();
+  if (!first || !second)
+    return !first && !second;
+  return first.getMixedOffsets() == second.getMixedOffsets() &&
+         first.getMixedSizes() == second.getMixedSizes() &&
+         first.getMixedStrides() == second.getMixedStrides();
+}
+
 /// Adds `summand` in `gemm`, if that adds nothing yet and adds before it
 /// rounds, which GEMMs with scales of blocks do not.
 static bool addIn(Operation *gemm, Value summand) {
@@ -65,7 +76,8 @@ struct AccumulateDgrads final
     for (arith::AddFOp add : additions) {
       Value kept = add.getRhs();
       Operation *earlier = dgradOf(add.getLhs()), *later = dgradOf(kept);
-      if (!earlier || !later || earlier->getBlock() != later->getBlock())
+      if (!earlier || !later || earlier->getBlock() != later->getBlock() ||
+          !areCutAlike(add.getLhs(), kept))
         continue;
       if (later->isBeforeInBlock(earlier)) {
         std::swap(earlier, later);

@@ -32,6 +32,18 @@ func.func @of_padded_layers(%a: !dy, %b: !dy, %w: !w) -> tensor<60x128xbf16> {
   return %sum : tensor<60x128xbf16>
 }
 
+// CHECK-LABEL: @other_parts
+// CHECK-NOT:     accumulate
+// CHECK:         arith.addf
+func.func @other_parts(%a: !dy, %b: !dy, %w: !w) -> tensor<32x128xbf16> {
+  %p = te.matmul %a, %w contract = [1, 0] : !dy, !w -> !dx loc(#dgrad)
+  %x = tensor.extract_slice %p[0, 0] [32, 128] [1, 1] : !dx to tensor<32x128xbf16>
+  %q = te.matmul %b, %w contract = [1, 0] : !dy, !w -> !dx loc(#dgrad)
+  %y = tensor.extract_slice %q[32, 0] [32, 128] [1, 1] : !dx to tensor<32x128xbf16>
+  %sum = arith.addf %x, %y : tensor<32x128xbf16>
+  return %sum : tensor<32x128xbf16>
+}
+
 // CHECK-LABEL: @other_gemms
 // CHECK-NOT:     accumulate
 // CHECK:         arith.addf
