@@ -20,6 +20,7 @@ Needs te_mlir, torch and transformers; torchao and TransformerEngine for their r
 
 import argparse
 import contextlib
+import importlib.util
 import json
 import pathlib
 import statistics
@@ -41,6 +42,13 @@ ROWS = ["torch", "torchao", "te-bf16", "te-delayed", "te-current", "te-current+g
 ROWS += [OTHER + name for name in ("bf16", "delayed", "current", "block")]
 
 
+def package_of(row):
+    """The package that a row needs."""
+    if row.startswith(OTHER):
+        return "transformer_engine"
+    return row if row in ("torch", "torchao") else "te_mlir"
+
+
 class ClockAndPower:
     """While it is entered, nvidia-smi samples the GPU's clock and power; `medians` has both afterwards."""
 
@@ -52,8 +60,8 @@ class ClockAndPower:
     def __exit__(self, *_):
         self.sampler.terminate()
         samples = [[float(value) for value in line.split(",")] for line in self.sampler.communicate()[0].splitlines()]
-        clock, power = (statistics.median(column) for column in zip(*samples))
-        self.medians = {"clock_mhz": clock, "power_w": power}
+        # Steps of less than 100 ms together have no sample.
+        self.medians = dict(zip(("clock_mhz", "power_w"), map(statistics.median, zip(*samples))))
 
 
 def compiled(row, model):
@@ -127,7 +135,9 @@ def measure(row, arguments):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", default="torch_llama_speed.json")
-    parser.add_argument("--rows", nargs="+", default=ROWS, help="see the top of this file")
+    parser.add_argument(
+        "--rows", nargs="+", help="see the top of this file (default: those whose packages are installed)"
+    )
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--vocabulary", type=int, default=128256)
@@ -140,10 +150,15 @@ def main():
     if arguments.one:
         print(json.dumps(measure(arguments.one, arguments)))
         return
-    rows = []
-    for row in arguments.rows:
+    for row in arguments.rows or ():
         if row not in ROWS and row.removesuffix("+graph") not in RECIPES:
             parser.error(f"expected a row of {', '.join(ROWS)}, but got '{row}'")
+    chosen = arguments.rows or [row for row in ROWS if importlib.util.find_spec(package_of(row))]
+    left_out = [] if arguments.rows else [row for row in ROWS if row not in chosen]
+    if left_out:
+        print(f"left out, because their packages are not installed: {', '.join(left_out)}")
+    rows = []
+    for row in chosen:
         command = [sys.executable, *sys.argv, "--one", row]
         run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
         rows.append(json.loads(run.stdout.splitlines()[-1]))
