@@ -217,14 +217,7 @@ Status plan_quantize_rows(const CudaDevice &device,
     namespace index = quantize_rows_buffers;
     QuantizeArgs args{};
     args.x = buffers[index::x];
-    args.scale = static_cast<const float *>(buffers[index::scale]);
-    args.amax = static_cast<float *>(buffers[index::amax]);
-    args.amaxSlot = slot;
-    args.out = outputsOfRows(buffers + index::row, params);
-    args.rows = params.rows;
-    args.cols = params.cols;
-    args.pow2 = params.pow2_scales;
-    args.epsilon = params.amax_epsilon;
+    placeRows(params, slot, buffers + index::scale, args);
     const bool isFast =
         isAligned(args.x, 16) && storesVectors(args.out, args.rows, args.cols);
     return (perTensor && args.amax ? measuring : plain)

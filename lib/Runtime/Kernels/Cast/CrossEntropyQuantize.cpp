@@ -37,18 +37,10 @@ Status plan_cross_entropy_backward_quantize(
     args.loss.tokens = params.rows;
     args.loss.vocab = params.cols;
     args.loss.ignoreIndex = params.ignore_index;
-    QuantizeArgs &cast = args.cast;
-    cast.scale = static_cast<const float *>(buffers[index::scale]);
-    cast.amax = static_cast<float *>(buffers[index::amax]);
-    cast.amaxSlot = slot;
-    cast.out = outputsOfRows(buffers + index::row, params);
-    cast.rows = params.rows;
-    cast.cols = params.cols;
-    cast.pow2 = params.pow2_scales;
-    cast.epsilon = params.amax_epsilon;
+    placeRows(params, slot, buffers + index::scale, args);
     const bool isFast = isAligned(args.loss.logits, 16) &&
-                        storesVectors(cast.out, cast.rows, cast.cols);
-    return (perTensor && cast.amax ? measuring : plain)
+                        storesVectors(args.out, args.rows, args.cols);
+    return (perTensor && args.amax ? measuring : plain)
         .launch(launch, isFast, args);
   });
   return Status::ok();

@@ -85,17 +85,25 @@ inline QuantizeOutputs quantizeOutputs(void *const *buffers, int64_t rows) {
           .colPitch = rows};
 }
 
-/// The same for some rows of a matrix (quantize_rows): `col` has columns of the
-/// whole matrix, and starts at these rows.
+/// What casts of some rows of a matrix (quantize_rows) read and write:
+/// `buffers` are their scale, the four outputs and the amax. `col` has columns
+/// of the whole matrix, and starts at these rows.
 template <typename Params>
-QuantizeOutputs outputsOfRows(void *const *buffers, const Params &params) {
-  QuantizeOutputs out = quantizeOutputs(buffers, params.whole_rows);
-  if (out.col)
-    out.col += params.first_row;
+void placeRows(const Params &params, uint32_t slot, void *const *buffers,
+               QuantizeArgs &args) {
+  args.scale = static_cast<const float *>(buffers[0]);
+  args.out = quantizeOutputs(buffers + 1, params.whole_rows);
+  args.amax = static_cast<float *>(buffers[5]);
+  args.amaxSlot = slot;
+  if (args.out.col)
+    args.out.col += params.first_row;
   // The scales of 128 rows follow those of the 128 rows before.
-  if (out.colScale && params.scheme != TE_RT_PER_TENSOR)
-    out.colScale += params.first_row / kTile * roundUp(params.cols, 4);
-  return out;
+  if (args.out.colScale && params.scheme != TE_RT_PER_TENSOR)
+    args.out.colScale += params.first_row / kTile * roundUp(params.cols, 4);
+  args.rows = params.rows;
+  args.cols = params.cols;
+  args.pow2 = params.pow2_scales;
+  args.epsilon = params.amax_epsilon;
 }
 
 /// The first of `count` slots of device memory for a plan that computes an amax

@@ -63,11 +63,9 @@ struct ActivationQuantizeArgs {
   ActivationKind act;
 };
 
-/// Casts the gradient of logits; `cast.x` is not used.
-struct CrossEntropyQuantizeArgs {
+/// Casts the gradient of logits, which takes the place of `x`.
+struct CrossEntropyQuantizeArgs : QuantizeArgs {
   CrossEntropyArgs loss;
-  QuantizeArgs cast;
-  uint32_t colTiles;
 };
 
 /// Computes one amax for each matrix.

@@ -63,12 +63,11 @@ struct QuantizeGradient {
       loadTileGeneral<T>(GradientElement<T>{gradient}, at, tile);
     }
     if constexpr (kScaling == Scaling::Block1x128)
-      quantizeTile1x128<T, F8, kAligned>(tile, at, args.cast.out,
-                                         args.cast.pow2, args.cast.epsilon,
-                                         tileShared());
+      quantizeTile1x128<T, F8, kAligned>(tile, at, args.out, args.pow2,
+                                         args.epsilon, tileShared());
     else
       quantizeTensorTile<F8, kAligned, kScaling == Scaling::TensorAmax>(
-          args.cast, at, tile);
+          args, at, tile);
   }
 };
 
@@ -76,12 +75,11 @@ template <typename T, typename F8, bool kAligned, Scaling kScaling>
 __device__ __forceinline__ void
 quantizeGradient(const CrossEntropyQuantizeArgs &args) {
   const QuantizeGradient<T, F8, kAligned, kScaling> body{args};
-  const QuantizeArgs &cast = args.cast;
   if constexpr (kAligned)
-    withTile(args.colTiles, cast.rows, cast.cols, body);
+    withTile(args.colTiles, args.rows, args.cols, body);
   else
     body(TilePosition<false>(blockIdx.x / args.colTiles,
-                             blockIdx.x % args.colTiles, cast.rows, cast.cols));
+                             blockIdx.x % args.colTiles, args.rows, args.cols));
 }
 
 } // namespace
