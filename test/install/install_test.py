@@ -143,7 +143,7 @@ run(program, work / "absent.so", text, fails="absent.so")
 run(*steps["delayed_scaling"], f"--load={work / 'absent'}", fails="No such file or directory")
 for before, after, fails in (
     (b'"te.step":"', b'"te.step":"x', "to be a number of steps below 9223372036854775807, but got 'x"),
-    (b'"F32"', b'"I32"', "to have F32, but got I32"),
+    (b'"F32"', b'"I32"', "to be F32 [256], but got I32 [256]"),
 ):
     saved = (work / "whole").read_bytes()
     size = int.from_bytes(saved[:8], "little")
