@@ -8,7 +8,9 @@
 // Every function returns a status; on anything but TE_RT_OK the thread's
 // te_rt_last_error() says what was given, what is allowed and what to do.
 // Nothing prints, exits or throws. Objects are destroyed in reverse order of
-// creation; destroying NULL is allowed.
+// creation; destroying NULL is allowed. Threads may share objects: one call at
+// a time is inside a context and its instances, and destroying an object is the
+// last call on it.
 //
 //===----------------------------------------------------------------------===//
 

@@ -43,13 +43,16 @@ Status createBackend(std::string_view name, te_rt_context &context) {
   return Status::ok();
 }
 
-/// An entry point on a context: checks the pointer, names itself in errors.
+/// An entry point on a context: checks the pointer, keeps other threads out,
+/// names itself in errors.
 template <typename Body>
 te_rt_status onContext(const char *function, te_rt_context *context,
                        Body body) {
   return guarded([&]() -> Status {
-    Status status =
-        context ? body(*context->backend) : invalid("'context' is null");
+    if (!context)
+      return invalid(std::string(function) + ": 'context' is null");
+    const std::lock_guard lock(context->calls);
+    Status status = body(*context->backend);
     if (status.failed())
       status.message = std::string(function) + ": " + status.message;
     return status;

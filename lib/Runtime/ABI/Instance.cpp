@@ -25,6 +25,19 @@ Status prefixed(const char *function, Status status) {
   return status;
 }
 
+/// An entry point on an instance: checks the pointer, keeps other threads out
+/// of the context, names itself in errors.
+template <typename Body>
+te_rt_status onInstance(const char *function, const te_rt_instance *instance,
+                        Body body) {
+  return guarded([&]() -> Status {
+    if (!instance)
+      return prefixed(function, invalid("'instance' is null"));
+    const std::lock_guard lock(instance->context->calls);
+    return prefixed(function, body(*instance->context->backend));
+  });
+}
+
 std::string expected(const char *what, const std::string &value,
                      const std::string &got) {
   return std::string("expected the module's ") + what + " to be " + value +
@@ -98,15 +111,13 @@ Status load(te_rt_instance &instance) {
   return Status::ok();
 }
 
-Status checkArguments(const te_rt_instance *instance, void *const *arguments) {
-  if (!instance)
-    return invalid("'instance' is null");
-  if (!instance->arena && instance->module.arena_bytes != 0)
+Status checkArguments(const te_rt_instance &instance, void *const *arguments) {
+  if (!instance.arena && instance.module.arena_bytes != 0)
     return invalid("expected an arena of " +
-                   std::to_string(instance->module.arena_bytes) +
+                   std::to_string(instance.module.arena_bytes) +
                    " bytes, but the instance was created without one; call "
                    "te_rt_instance_set_arena before");
-  const int32_t count = instance->module.num_arguments;
+  const int32_t count = instance.module.num_arguments;
   if (count != 0 && !arguments)
     return invalid("'arguments' is null");
   for (int32_t i = 0; i < count; ++i)
@@ -244,6 +255,7 @@ static Status create(te_rt_context *context, const te_rt_module *module,
                    "' is null");
   *instance = nullptr;
   TE_RT_RETURN_IF_FAILED(checkModule(*module));
+  const std::lock_guard lock(context->calls);
   auto result = std::make_unique<te_rt_instance>();
   result->context = context;
   result->module = *module;
@@ -277,157 +289,139 @@ te_rt_status te_rt_instance_create_without_arena(te_rt_context *context,
 
 te_rt_status te_rt_instance_set_arena(te_rt_instance *instance, void *arena,
                                       int64_t bytes) {
-  return guarded([&]() -> Status {
-    constexpr const char *kName = "te_rt_instance_set_arena";
-    if (!instance || !arena)
-      return prefixed(kName,
-                      invalid(std::string("'") +
-                              (instance ? "arena" : "instance") + "' is null"));
-    const int64_t needed = instance->module.arena_bytes;
-    if (bytes < needed)
-      return prefixed(kName, invalid("expected 'bytes' to be at least the " +
-                                     std::to_string(needed) +
-                                     " of the module's arena, but got " +
-                                     std::to_string(bytes)));
-    if (reinterpret_cast<uintptr_t>(arena) % 16 != 0)
-      return prefixed(kName, invalid("expected 'arena' to be aligned to 16 "
-                                     "bytes, but it is not"));
-    if (instance->ownArena) {
-      Backend &backend = *instance->context->backend;
-      // A run may still use it.
-      TE_RT_RETURN_IF_FAILED(prefixed(kName, backend.enterThread()));
-      TE_RT_RETURN_IF_FAILED(prefixed(kName, backend.synchronize()));
-      TE_RT_RETURN_IF_FAILED(prefixed(kName, backend.free(instance->ownArena)));
-      instance->ownArena = nullptr;
-    }
-    instance->arena = arena;
-    return Status::ok();
-  });
+  return onInstance(
+      "te_rt_instance_set_arena", instance, [&](Backend &backend) -> Status {
+        if (!arena)
+          return invalid("'arena' is null");
+        const int64_t needed = instance->module.arena_bytes;
+        if (bytes < needed)
+          return invalid(
+              "expected 'bytes' to be at least the " + std::to_string(needed) +
+              " of the module's arena, but got " + std::to_string(bytes));
+        if (reinterpret_cast<uintptr_t>(arena) % 16 != 0)
+          return invalid("expected 'arena' to be aligned to 16 bytes, but it "
+                         "is not");
+        if (instance->ownArena) {
+          // A run may still use it.
+          TE_RT_RETURN_IF_FAILED(backend.enterThread());
+          TE_RT_RETURN_IF_FAILED(backend.synchronize());
+          TE_RT_RETURN_IF_FAILED(backend.free(instance->ownArena));
+          instance->ownArena = nullptr;
+        }
+        instance->arena = arena;
+        return Status::ok();
+      });
 }
 
 void te_rt_instance_destroy(te_rt_instance *instance) {
-  if (instance)
-    instance->context->instances.erase(instance);
+  if (!instance)
+    return;
+  const std::lock_guard lock(instance->context->calls);
+  instance->context->instances.erase(instance);
   delete instance;
 }
 
 te_rt_status te_rt_instance_run(te_rt_instance *instance,
                                 void *const *arguments, void *stream) {
-  return guarded([&]() -> Status {
-    constexpr const char *kName = "te_rt_instance_run";
-    TE_RT_RETURN_IF_FAILED(
-        prefixed(kName, checkArguments(instance, arguments)));
-    Backend &backend = *instance->context->backend;
-    TE_RT_RETURN_IF_FAILED(prefixed(kName, backend.enterThread()));
-    TE_RT_RETURN_IF_FAILED(prefixed(kName, findStream(backend, stream)));
-    return prefixed(kName, step(*instance, arguments, stream));
-  });
+  return onInstance(
+      "te_rt_instance_run", instance, [&](Backend &backend) -> Status {
+        TE_RT_RETURN_IF_FAILED(checkArguments(*instance, arguments));
+        TE_RT_RETURN_IF_FAILED(backend.enterThread());
+        TE_RT_RETURN_IF_FAILED(findStream(backend, stream));
+        return step(*instance, arguments, stream);
+      });
 }
 
 te_rt_status te_rt_instance_run_part(te_rt_instance *instance,
                                      void *const *arguments, void *stream,
                                      int32_t begin, int32_t end) {
-  return guarded([&]() -> Status {
-    constexpr const char *kName = "te_rt_instance_run_part";
-    TE_RT_RETURN_IF_FAILED(
-        prefixed(kName, checkArguments(instance, arguments)));
-    TE_RT_RETURN_IF_FAILED(prefixed(kName, checkPart(*instance, begin, end)));
-    Backend &backend = *instance->context->backend;
-    TE_RT_RETURN_IF_FAILED(prefixed(kName, backend.enterThread()));
-    TE_RT_RETURN_IF_FAILED(prefixed(kName, findStream(backend, stream)));
-    return prefixed(kName, stepPart(*instance, arguments, stream, begin, end));
-  });
+  return onInstance(
+      "te_rt_instance_run_part", instance, [&](Backend &backend) -> Status {
+        TE_RT_RETURN_IF_FAILED(checkArguments(*instance, arguments));
+        TE_RT_RETURN_IF_FAILED(checkPart(*instance, begin, end));
+        TE_RT_RETURN_IF_FAILED(backend.enterThread());
+        TE_RT_RETURN_IF_FAILED(findStream(backend, stream));
+        return stepPart(*instance, arguments, stream, begin, end);
+      });
 }
 
 te_rt_status te_rt_instance_trace(te_rt_instance *instance,
                                   void *const *arguments, te_rt_trace_fn trace,
                                   void *user) {
-  return guarded([&]() -> Status {
-    constexpr const char *kName = "te_rt_instance_trace";
-    TE_RT_RETURN_IF_FAILED(
-        prefixed(kName, checkArguments(instance, arguments)));
-    if (!trace)
-      return prefixed(kName, invalid("'trace' is null"));
-    Backend &backend = *instance->context->backend;
-    TE_RT_RETURN_IF_FAILED(prefixed(kName, backend.enterThread()));
-    instance->trace = trace;
-    instance->traceUser = user;
-    const AtExit untraced([&] { instance->trace = nullptr; });
-    return prefixed(kName, step(*instance, arguments, backend.defaultStream()));
-  });
+  return onInstance(
+      "te_rt_instance_trace", instance, [&](Backend &backend) -> Status {
+        TE_RT_RETURN_IF_FAILED(checkArguments(*instance, arguments));
+        if (!trace)
+          return invalid("'trace' is null");
+        TE_RT_RETURN_IF_FAILED(backend.enterThread());
+        instance->trace = trace;
+        instance->traceUser = user;
+        const AtExit untraced([&] { instance->trace = nullptr; });
+        return step(*instance, arguments, backend.defaultStream());
+      });
 }
 
 te_rt_status te_rt_instance_run_graph(te_rt_instance *instance,
                                       void *const *arguments) {
-  return guarded([&]() -> Status {
-    constexpr const char *kName = "te_rt_instance_run_graph";
-    TE_RT_RETURN_IF_FAILED(
-        prefixed(kName, checkArguments(instance, arguments)));
-    Backend &backend = *instance->context->backend;
-    TE_RT_RETURN_IF_FAILED(prefixed(kName, backend.enterThread()));
-    return prefixed(kName, replay(*instance, arguments, backend.defaultStream(),
-                                  0, instance->module.num_plans));
-  });
+  return onInstance(
+      "te_rt_instance_run_graph", instance, [&](Backend &backend) -> Status {
+        TE_RT_RETURN_IF_FAILED(checkArguments(*instance, arguments));
+        TE_RT_RETURN_IF_FAILED(backend.enterThread());
+        return replay(*instance, arguments, backend.defaultStream(), 0,
+                      instance->module.num_plans);
+      });
 }
 
 te_rt_status te_rt_instance_run_part_graph(te_rt_instance *instance,
                                            void *const *arguments, void *stream,
                                            int32_t begin, int32_t end) {
-  return guarded([&]() -> Status {
-    constexpr const char *kName = "te_rt_instance_run_part_graph";
-    TE_RT_RETURN_IF_FAILED(
-        prefixed(kName, checkArguments(instance, arguments)));
-    TE_RT_RETURN_IF_FAILED(prefixed(kName, checkPart(*instance, begin, end)));
-    Backend &backend = *instance->context->backend;
-    TE_RT_RETURN_IF_FAILED(prefixed(kName, backend.enterThread()));
-    TE_RT_RETURN_IF_FAILED(prefixed(kName, findStream(backend, stream)));
-    return prefixed(kName, replay(*instance, arguments, stream, begin, end));
-  });
+  return onInstance("te_rt_instance_run_part_graph", instance,
+                    [&](Backend &backend) -> Status {
+                      TE_RT_RETURN_IF_FAILED(
+                          checkArguments(*instance, arguments));
+                      TE_RT_RETURN_IF_FAILED(checkPart(*instance, begin, end));
+                      TE_RT_RETURN_IF_FAILED(backend.enterThread());
+                      TE_RT_RETURN_IF_FAILED(findStream(backend, stream));
+                      return replay(*instance, arguments, stream, begin, end);
+                    });
 }
 
 te_rt_status te_rt_instance_release_graph(te_rt_instance *instance) {
-  return guarded([&]() -> Status {
-    constexpr const char *kName = "te_rt_instance_release_graph";
-    if (!instance)
-      return prefixed(kName, invalid("'instance' is null"));
-    // A replay may be under way.
-    TE_RT_RETURN_IF_FAILED(
-        prefixed(kName, instance->context->backend->synchronize()));
-    instance->graphs.clear();
-    return Status::ok();
-  });
+  return onInstance("te_rt_instance_release_graph", instance,
+                    [&](Backend &backend) -> Status {
+                      // A replay may be under way.
+                      TE_RT_RETURN_IF_FAILED(backend.synchronize());
+                      instance->graphs.clear();
+                      return Status::ok();
+                    });
 }
 
 te_rt_status te_rt_instance_memory(const te_rt_instance *instance,
                                    int64_t *arena_bytes,
                                    int64_t *workspace_bytes) {
-  return guarded([&]() -> Status {
-    if (!instance || !arena_bytes || !workspace_bytes)
-      return invalid(std::string("te_rt_instance_memory: '") +
-                     (!instance      ? "instance"
-                      : !arena_bytes ? "arena_bytes"
-                                     : "workspace_bytes") +
-                     "' is null");
-    *arena_bytes = instance->ownArena ? instance->module.arena_bytes : 0;
-    *workspace_bytes = instance->workspaceBytes;
-    return Status::ok();
-  });
+  return onInstance(
+      "te_rt_instance_memory", instance, [&](Backend &) -> Status {
+        if (!arena_bytes || !workspace_bytes)
+          return invalid(std::string("'") +
+                         (arena_bytes ? "workspace_bytes" : "arena_bytes") +
+                         "' is null");
+        *arena_bytes = instance->ownArena ? instance->module.arena_bytes : 0;
+        *workspace_bytes = instance->workspaceBytes;
+        return Status::ok();
+      });
 }
 
 te_rt_status te_rt_instance_workspace(const te_rt_instance *instance,
                                       int32_t slot, int64_t *bytes) {
-  return guarded([&]() -> Status {
-    constexpr const char *kName = "te_rt_instance_workspace";
-    if (!instance || !bytes)
-      return prefixed(kName, invalid(std::string("'") +
-                                     (!instance ? "instance" : "bytes") +
-                                     "' is null"));
-    const auto count = static_cast<int32_t>(instance->slots.size());
-    if (slot < 0 || slot >= count)
-      return prefixed(kName, invalid("expected 0 <= 'slot' < " +
-                                     std::to_string(count) + ", but got " +
-                                     std::to_string(slot)));
-    *bytes = instance->slots[slot].plan->workspaceBytes();
-    return Status::ok();
-  });
+  return onInstance(
+      "te_rt_instance_workspace", instance, [&](Backend &) -> Status {
+        if (!bytes)
+          return invalid("'bytes' is null");
+        const auto count = static_cast<int32_t>(instance->slots.size());
+        if (slot < 0 || slot >= count)
+          return invalid("expected 0 <= 'slot' < " + std::to_string(count) +
+                         ", but got " + std::to_string(slot));
+        *bytes = instance->slots[slot].plan->workspaceBytes();
+        return Status::ok();
+      });
 }

@@ -14,6 +14,7 @@
 #include "Core/Groups.h"
 
 #include <memory>
+#include <mutex>
 #include <new>
 #include <string>
 #include <unordered_map>
@@ -94,6 +95,10 @@ inline Status invalid(std::string message) {
 } // namespace te::rt
 
 struct te_rt_context {
+  /// Held by every call on the context, its memory and its instances. It is
+  /// recursive, because a call may call the host program (a communicator, a
+  /// trace), which may call back.
+  std::recursive_mutex calls;
   std::unique_ptr<te::rt::Backend> backend;
   std::string description;
   te::rt::GroupTable groups;
