@@ -45,7 +45,9 @@ typedef struct te_program te_program;
 typedef struct te_compile_request {
   /* sizeof(te_compile_request) of the caller. */
   size_t struct_size;
-  /* Text or bytecode of a module, `source_size` bytes. */
+  /* Text of a module, `source_size` bytes; or its bytecode, which is refused
+     unless `source_name` ends with ".mlirbc": its reader is not safe against
+     files that were made to break it. */
   const char *source;
   size_t source_size;
   /* Name of the source in diagnostics; NULL: "<stdin>". */

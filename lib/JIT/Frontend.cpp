@@ -3,6 +3,7 @@
 #include "TEDialect/JIT/Frontend.h"
 
 #include "TEDialect/IR/TE.h"
+#include "TEDialect/Pipelines/CheckSource.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
@@ -38,10 +39,35 @@ private:
 
 } // namespace
 
+/// Whether the parser may be given the main buffer of `sources`.
+static LogicalResult checkSource(llvm::SourceMgr &sources,
+                                 MLIRContext *context) {
+  const llvm::MemoryBuffer *buffer =
+      sources.getMemoryBuffer(sources.getMainFileID());
+  const StringRef text = buffer->getBuffer();
+  const StringRef name = buffer->getBufferIdentifier();
+  if (isBytecode(text)) {
+    if (name.ends_with(".mlirbc"))
+      return success();
+    return emitError(FileLineColLoc::get(context, name, 0, 0))
+           << "expected text, but got bytecode; if you trust it, give it a "
+              "name that ends with '.mlirbc'";
+  }
+  const std::optional<SourceProblem> problem = findSourceProblem(text);
+  if (!problem)
+    return success();
+  const auto [line, column] =
+      sources.getLineAndColumn(llvm::SMLoc::getFromPointer(problem->place));
+  return emitError(FileLineColLoc::get(context, name, line, column))
+         << problem->message;
+}
+
 /// Verifies each op on its own, so that one run reports everything that is
 /// wrong. Null after a diagnostic.
 static OwningOpRef<ModuleOp> parseModule(llvm::SourceMgr &sources,
                                          MLIRContext *context) {
+  if (failed(checkSource(sources, context)))
+    return nullptr;
   // The parser's own verification stops at the first violation of a region.
   OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(
       sources, ParserConfig(context, /*verifyAfterParse=*/false));

@@ -226,7 +226,7 @@ def _diagnostics(count: int, read: Callable[[int, object], int]) -> tuple[Diagno
         info = DiagnosticInfo(struct_size=ctypes.sizeof(DiagnosticInfo))
         if not read(index, ctypes.byref(info)):
             texts = (info.code, info.message, info.location, info.layer)
-            code, message, location, layer = (text.decode() for text in texts)
+            code, message, location, layer = (text.decode(errors="replace") for text in texts)
             severity = SEVERITIES[info.severity]
             found.append(Diagnostic(severity, code, message, location, layer))
     return tuple(found)
@@ -244,13 +244,13 @@ def program_diagnostics(program: int) -> tuple[Diagnostic, ...]:
 def check_compiler(status: int) -> None:
     """Raises CompileError if a call of the compiler, other than te_compile, failed."""
     if status:
-        raise CompileError(compiler().te_compiler_last_error().decode())
+        raise CompileError(compiler().te_compiler_last_error().decode(errors="replace"))
 
 
 def check_compiled(status: int) -> None:
     """Raises CompileError, with its diagnostics, if te_compile failed."""
     if status:
         library = compiler()
-        message = library.te_compiler_last_error().decode()
+        message = library.te_compiler_last_error().decode(errors="replace")
         found = _diagnostics(library.te_compiler_num_diagnostics(), library.te_compiler_diagnostic)
         raise CompileError(f"internal error: {message}" if status == 3 else message, found)

@@ -406,8 +406,9 @@ def compile(
 ) -> Step:
     """Compiles the function `entry` of `source` and loads it on a device.
 
-    source: text or bytecode of a module, a pathlib.Path to it, or an object with `to_mlir()`,
-    such as te_mlir.build.Module. recipe: replaces the module's. backward_override: "none",
+    source: text of a module, a pathlib.Path to it, or an object with `to_mlir()`, such as
+    te_mlir.build.Module; or bytecode, if `source_name` or the path ends with ".mlirbc": MLIR
+    may end the process for bytecode that was made to do so. recipe: replaces the module's. backward_override: "none",
     "high_precision" or "dequantized"; None keeps the recipe's own. target: "sm_90", "sm_100" or
     "reference"; by default that of the device. strict: a fall-back to higher precision is an
     error. vjp: differentiate; the step then takes cotangents `grad.<result>` and returns

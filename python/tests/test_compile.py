@@ -40,6 +40,18 @@ def test_sources_are_text_bytes_or_builders(reference):
         te_mlir.compile(3, "linear", context=reference)
 
 
+def test_strangers_text_is_an_error_and_bytecode_has_a_name(reference):
+    for text in ("module attributes {a = array<index: 1>} {}", "[" * 10000, "module {" * 10000):
+        with pytest.raises(te_mlir.CompileError, match="<text>:1:[0-9]+: error: expected (elements|at most 256)"):
+            te_mlir.compile(text, "f", context=reference)
+    with pytest.raises(te_mlir.CompileError, match="expected text, but got bytecode; .* ends with '.mlirbc'"):
+        te_mlir.compile(b"ML\xefR damaged", "f", context=reference)
+    with pytest.raises(te_mlir.CompileError, match="<text>:1:1: error: "):
+        te_mlir.compile(b"\xff is no UTF-8", "f", context=reference)
+    with pytest.raises(te_mlir.CompileError, match="f.mlirbc"):
+        te_mlir.compile(b"ML\xefR damaged", "f", context=reference, source_name="f.mlirbc")
+
+
 def test_a_file_is_a_path_and_not_a_name(reference, tmp_path):
     path = tmp_path / "a net.mlir"
     path.write_text(linear().to_mlir())

@@ -9,6 +9,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "TEDialect/InitAllTE.h"
+#include "TEDialect/Pipelines/CheckSource.h"
 #include "TEDialect/Pipelines/PipelineGuard.h"
 #include "TEDialect/Pipelines/Pipelines.h"
 
@@ -21,6 +22,7 @@
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/ToolOutputFile.h"
 #include "llvm/Support/WithColor.h"
 #include "llvm/Support/raw_ostream.h"
@@ -98,6 +100,18 @@ static llvm::LogicalResult process(llvm::StringRef inputName,
   auto output = input ? mlir::openOutputFile(outputName, &error) : nullptr;
   if (!output) {
     llvm::WithColor::error(llvm::errs(), "te-opt") << error << "\n";
+    return llvm::failure();
+  }
+  llvm::StringRef text = input->getBuffer();
+  const auto problem = mlir::te::isBytecode(text)
+                           ? std::nullopt
+                           : mlir::te::findSourceProblem(text);
+  if (problem) {
+    llvm::SourceMgr sources;
+    sources.AddNewSourceBuffer(std::move(input), llvm::SMLoc());
+    sources.PrintMessage(llvm::errs(),
+                         llvm::SMLoc::getFromPointer(problem->place),
+                         llvm::SourceMgr::DK_Error, problem->message);
     return llvm::failure();
   }
   if (failed(

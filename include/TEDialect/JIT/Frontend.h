@@ -69,9 +69,9 @@ struct CompiledProgram {
   std::string recipe;
 };
 
-/// Parses the main buffer of `sources`, text or bytecode, and runs the pipeline
-/// of `request` on it. `program.module` is then what the pipeline made, where
-/// it ended.
+/// Parses the main buffer of `sources`, text (or bytecode, where its name ends
+/// with .mlirbc), and runs the pipeline of `request` on it. `program.module` is
+/// then what the pipeline made, where it ended.
 CompileOutcome runPipeline(llvm::SourceMgr &sources, MLIRContext *context,
                            const CompileRequest &request,
                            CompiledProgram &program, std::string &error);

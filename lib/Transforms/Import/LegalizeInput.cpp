@@ -58,6 +58,10 @@ public:
 private:
   enum class State { Unseen, Open, Done };
 
+  /// Bounds of what a program makes, far above those of real ones: a few short
+  /// functions can ask for 2^30 operations.
+  static constexpr size_t kMaxOps = 1 << 20, kMaxDepth = 256;
+
   LogicalResult visit(func::FuncOp function) {
     states[function] = State::Open;
     LogicalResult result = success();
@@ -77,8 +81,23 @@ private:
     if (states.lookup(callee) == State::Open)
       return call.emitError() << "expected '@" << call.getCallee()
                               << "' not to call itself, directly or not";
-    if (states.lookup(callee) == State::Unseen && failed(visit(callee)))
-      return failure();
+    if (states.lookup(callee) == State::Unseen) {
+      if (depth == kMaxDepth)
+        return call.emitError() << "expected calls to be nested at most "
+                                << kMaxDepth << " deep, but got more";
+      ++depth;
+      const LogicalResult visited = visit(callee);
+      --depth;
+      if (failed(visited))
+        return failure();
+    }
+    if (numOps > kMaxOps)
+      return failure(); // Said already.
+    callee.walk([&](Operation *) { ++numOps; });
+    if (numOps > kMaxOps)
+      return call.emitError()
+             << "expected calls to become at most " << kMaxOps
+             << " operations when they are inlined, but got more";
 
     func::FuncOp copy = callee.clone();
     pinRecipes(copy, callee, call);
@@ -104,6 +123,8 @@ private:
   DenseMap<Operation *, State> states;
   llvm::SetVector<func::FuncOp> inlined;
   unsigned numInlined = 0;
+  /// Operations copied so far, and functions being visited.
+  size_t numOps = 0, depth = 0;
 };
 
 /// More bytes than any device has, and few enough that no sum of sizes

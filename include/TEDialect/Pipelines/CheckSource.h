@@ -1,0 +1,33 @@
+//===- CheckSource.h - text that MLIR's parser would not survive ----------===//
+
+#ifndef TEDIALECT_PIPELINES_CHECKSOURCE_H
+#define TEDIALECT_PIPELINES_CHECKSOURCE_H
+
+#include "llvm/ADT/StringRef.h"
+
+#include <optional>
+#include <string>
+
+namespace mlir::te {
+
+/// The deepest nesting of brackets that is parsed.
+inline constexpr unsigned kMaxNesting = 256;
+
+struct SourceProblem {
+  /// In the text that was checked.
+  const char *place;
+  std::string message;
+};
+
+/// What is wrong with a program for which MLIR's parser would end the process:
+/// it recurses for each bracket and each sign, and asserts that elements of
+/// `array<>` are no index.
+std::optional<SourceProblem> findSourceProblem(llvm::StringRef text);
+
+/// Whether a program is MLIR's bytecode, whose reader is not safe against files
+/// that were made to break it.
+bool isBytecode(llvm::StringRef source);
+
+} // namespace mlir::te
+
+#endif // TEDIALECT_PIPELINES_CHECKSOURCE_H

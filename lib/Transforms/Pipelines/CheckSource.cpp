@@ -1,0 +1,132 @@
+//===- CheckSource.cpp - text that MLIR's parser would not survive --------===//
+//
+// Counts brackets as the lexer sees them: not in strings and comments, and not
+// in arrows. Where it cannot tell, as for `<` of a comparison, it counts one
+// more, until the bracket around it closes.
+//
+//===----------------------------------------------------------------------===//
+
+#include "TEDialect/Pipelines/CheckSource.h"
+
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringExtras.h"
+
+using namespace llvm;
+using namespace mlir::te;
+
+namespace {
+
+class Scanner {
+public:
+  explicit Scanner(StringRef text) : text(text) {}
+
+  std::optional<SourceProblem> run() {
+    while (at < text.size()) {
+      const size_t place = at;
+      const char c = text[at++];
+      const bool ok = step(c);
+      if (!ok)
+        return SourceProblem{text.data() + place, message};
+      if (!isSpace(c) && c != '-')
+        signs = 0;
+    }
+    return std::nullopt;
+  }
+
+private:
+  /// Takes the token that begins with `c`. False where it is refused.
+  bool step(char c) {
+    switch (c) {
+    case '"':
+      skipString();
+      return true;
+    case '/':
+      if (text.substr(at).starts_with("/"))
+        at = std::min(text.find('\n', at), text.size());
+      return true;
+    case '-':
+      if (text.substr(at).starts_with(">")) {
+        ++at;
+        signs = 0;
+        return true;
+      }
+      return ++signs <= kMaxNesting || refuse("signs");
+    case '(':
+    case '[':
+    case '{':
+    case '<':
+      open.push_back(c);
+      if (open.size() > kMaxNesting)
+        return refuse("nested brackets");
+      return c != '<' || isArrayOk();
+    case ')':
+      close('(');
+      return true;
+    case ']':
+      close('[');
+      return true;
+    case '}':
+      close('{');
+      return true;
+    case '>':
+      if (!text.substr(at).starts_with("=") && !open.empty() &&
+          open.back() == '<')
+        open.pop_back();
+      return true;
+    default:
+      return true;
+    }
+  }
+
+  void skipString() {
+    while (at < text.size() && text[at] != '"' && text[at] != '\n')
+      at += text[at] == '\\' ? 2 : 1;
+    at = std::min(at + 1, text.size());
+  }
+
+  void close(char bracket) {
+    const auto found = llvm::find(llvm::reverse(open), bracket);
+    if (found != open.rend())
+      open.truncate(open.rend() - found - 1);
+  }
+
+  /// Behind the `<` of `array<`: elements are integers or floats, by name. An
+  /// alias may name any type.
+  bool isArrayOk() {
+    if (!text.take_front(at - 1).rtrim().ends_with("array"))
+      return true;
+    const StringRef element = text.substr(at).ltrim();
+    if (!element.starts_with("index") && !element.starts_with("!"))
+      return true;
+    message =
+        "expected elements of 'array' to be integers or floats, but got '" +
+        element.take_while([](char c) { return c == '!' || isAlnum(c); })
+            .str() +
+        "'";
+    return false;
+  }
+
+  bool refuse(StringRef what) {
+    message = ("expected at most " + Twine(kMaxNesting) + " " + what +
+               ", but got more")
+                  .str();
+    return false;
+  }
+
+  StringRef text;
+  size_t at = 0;
+  /// Minus signs that follow each other.
+  unsigned signs = 0;
+  SmallVector<char> open;
+  std::string message;
+};
+
+} // namespace
+
+std::optional<SourceProblem> mlir::te::findSourceProblem(StringRef text) {
+  return Scanner(text).run();
+}
+
+bool mlir::te::isBytecode(StringRef source) {
+  return source.starts_with("ML\xefR");
+}

@@ -1,0 +1,44 @@
+"""Writes the programs of te-opt-strangers.test to a folder."""
+
+import pathlib
+import sys
+
+folder = pathlib.Path(sys.argv[1])
+
+
+def function(name, body):
+    return f"func.func {name}(%x: tensor<4xf32>) -> tensor<4xf32> {{\n{body}  return %y : tensor<4xf32>\n}}\n"
+
+
+def call(result, name, operand):
+    return f"  {result} = call @{name}({operand}) : (tensor<4xf32>) -> tensor<4xf32>\n"
+
+
+def calls(functions, times):
+    """Functions that call the one before, so many times."""
+    text = function("private @f0", "  %y = arith.addf %x, %x : tensor<4xf32>\n")
+    for i in range(1, functions):
+        first = call("%a", f"f{i - 1}", "%x") if times == 2 else ""
+        body = first + call("%y", f"f{i - 1}", "%a" if times == 2 else "%x")
+        text = function(f"private @f{i}", body) + text
+    return function("@step", call("%y", f"f{functions - 1}", "%x")) + text
+
+
+programs = {
+    "index": "module attributes {\n  a = array <index: 1>} {}",
+    "alias": "!i = index\nmodule attributes {a = array< !i: 1>} {}",
+    "brackets": "module attributes {a = " + "[" * 10000 + "]" * 10000 + "} {}",
+    "modules": "module {" * 10000 + "}" * 10000,
+    "types": "func.func private @f(" + "tuple<" * 10000 + ">" * 10000 + ")",
+    # Closing brackets that no bracket is open for do not count.
+    "hidden": "module attributes {a = " + "[(>}" * 10000,
+    "signs": "#m = affine_map<(d0) -> (" + "- " * 10000 + "d0)>",
+    "deep": "module {" * 255 + "}" * 255,
+    "plain": "// " + "(" * 300 + '\nmodule attributes {x.a = "' + r"([\"" * 300 + '"} {\n'
+    + "func.func private @f(" + ", ".join(["() -> ()"] * 300) + ")\n}",
+    "calls": calls(30, 2),
+    "chain": calls(5000, 1),
+    "step": function("@step", "  %y = arith.addf %x, %x : tensor<4xf32>\n"),
+}  # fmt: skip
+for name, text in programs.items():
+    (folder / f"{name}.mlir").write_text(text)
