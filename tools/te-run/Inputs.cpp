@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -46,6 +48,18 @@ static void checkGroups(const StepArgument &argument, const StepInput &input,
           std::string(text));
       return;
     }
+}
+
+/// Makes drawn integers sizes of groups that fit: shares of the rows in
+/// proportion to them.
+static void fitGroups(const StepArgument &argument, support::NpyArray &array) {
+  const int64_t units = argument.rows / argument.alignment;
+  const std::span<int32_t> sizes(reinterpret_cast<int32_t *>(array.data.data()),
+                                 argument.spec.shape[0]);
+  const int64_t sum = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+  for (int32_t &size : sizes)
+    size = static_cast<int32_t>(
+        sum == 0 ? 0 : units * size / sum * argument.alignment);
 }
 
 std::vector<StepInput> matchInputs(const std::vector<StepArgument> &arguments,
@@ -95,9 +109,11 @@ std::vector<StepInput> matchInputs(const std::vector<StepArgument> &arguments,
       made = filledArray(spec, *spec.init, input.array);
     else if (policy.onesForCotangents && spec.name.starts_with("grad."))
       made = filledArray(spec, 1.0f, input.array);
-    else if (policy.seed)
+    else if (policy.seed) {
       made = drawArray(spec, *policy.seed, input.array);
-    else
+      if (made && argument.alignment != 0)
+        fitGroups(argument, input.array);
+    } else
       errors.push_back("expected an array for argument '" + spec.name + "' (" +
                        spec.str() +
                        "); give one with --inputs, or draw it with --seed");
