@@ -12,8 +12,11 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <fcntl.h>
 #include <filesystem>
+#include <string_view>
+#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -45,6 +48,41 @@ ssize_t writeSome(int descriptor, const char *bytes, size_t size) {
 /// Whether a folder cannot be synchronised at all, as on some file systems.
 bool isUnsupported(int code) {
   return code == EINVAL || code == ENOTSUP || code == EROFS;
+}
+
+constexpr std::string_view kTemporary = ".tmp-";
+constexpr int kDigits = 8;
+
+/// Whether a temporary file is one of a writer that was killed: nobody holds
+/// its lock, and for ten minutes nobody has written, as a writer has no lock
+/// for moments at its begin and end.
+bool isLeftOver(const std::string &file) {
+  const int opened =
+      ::open(file.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (opened < 0)
+    return false;
+  struct stat status = {};
+  const bool old = fstat(opened, &status) == 0 && S_ISREG(status.st_mode) &&
+                   status.st_uid == geteuid() &&
+                   status.st_mtime + 600 < std::time(nullptr) &&
+                   flock(opened, LOCK_EX | LOCK_NB) == 0;
+  close(opened);
+  return old;
+}
+
+/// Removes temporary files `base`.tmp-XXXXXXXX that were left over.
+void removeLeftOvers(const std::filesystem::path &base) {
+  const std::string prefix = base.filename().string().append(kTemporary);
+  std::error_code code;
+  for (std::filesystem::directory_iterator entry(base.parent_path(), code), end;
+       !code && entry != end; entry.increment(code)) {
+    const std::string name = entry->path().filename().string();
+    if (name.size() == prefix.size() + kDigits && name.starts_with(prefix) &&
+        name.find_first_not_of("0123456789abcdef", prefix.size()) ==
+            std::string::npos &&
+        isLeftOver(entry->path().string()))
+      unlink(entry->path().c_str());
+  }
 }
 
 } // namespace
@@ -97,14 +135,16 @@ bool OutputFile::createTemporary() {
   // With a name that fits beside a long one.
   const std::string base =
       (place.parent_path() / place.filename().string().substr(0, 200)).string();
+  removeLeftOvers(base);
   uint32_t number = 0;
   (void)!getrandom(&number, sizeof(number), GRND_NONBLOCK);
   errno = EEXIST;
   for (int attempt = 0; descriptor < 0 && errno == EEXIST && attempt < 100;
        ++attempt, ++number) {
-    char suffix[16];
-    std::snprintf(suffix, sizeof(suffix), ".tmp-%08x", number);
-    temporary = base + suffix;
+    char digits[kDigits + 1];
+    std::snprintf(digits, sizeof(digits), "%0*x", kDigits, number);
+    temporary = base;
+    temporary.append(kTemporary).append(digits);
     // A new file, whatever is there: no link of that name is followed. A file
     // that will have another's mode is nobody else's until then.
     descriptor = ::open(temporary.c_str(),
@@ -113,6 +153,8 @@ bool OutputFile::createTemporary() {
   }
   if (descriptor < 0)
     temporary.clear();
+  else
+    (void)flock(descriptor, LOCK_EX | LOCK_NB);
   return descriptor >= 0;
 }
 
