@@ -43,7 +43,13 @@ install(FILES ${PROJECT_SOURCE_DIR}/test/lit/Numerics/Inputs/harness.py
               ${PROJECT_SOURCE_DIR}/test/unit/Runtime/Mpi/run_faults.py
               ${PROJECT_SOURCE_DIR}/docs/examples/tensor_parallel.mlir
         DESTINATION ${TE_SHARE}/checks COMPONENT tools)
-# The frontend of cuDNN is compiled into the runtime.
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${TE_SHARE} COMPONENT tools)
+# What the libraries and tools of a release have in them, where Debian keeps the
+# notices; and the frontend of cuDNN, which is compiled into the runtime.
+foreach(package libmlir-22 libzstd1 nlohmann-json3-dev)
+  install(FILES /usr/share/doc/${package}/copyright DESTINATION ${TE_SHARE}
+          RENAME ${package}.LICENSE.txt COMPONENT tools OPTIONAL)
+endforeach()
 install(FILES ${PROJECT_SOURCE_DIR}/.deps/cudnn/LICENSE.txt DESTINATION ${TE_SHARE}
         RENAME cudnn-frontend.LICENSE.txt COMPONENT tools OPTIONAL)
 

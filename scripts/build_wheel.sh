@@ -23,7 +23,7 @@ python=python3
 if [ -x .venv/bin/python ]; then python=$PWD/.venv/bin/python; fi
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
-cp -r python/te_mlir python/pyproject.toml python/setup.py "$stage"
+cp -r python/te_mlir python/pyproject.toml python/setup.py LICENSE "$stage"
 find "$stage" -name __pycache__ -prune -exec rm -rf {} +
 mkdir -p "$stage/te_mlir/lib" "$out"
 libraries=(te_runtime te_compiler)
@@ -34,5 +34,12 @@ for library in "${libraries[@]}"; do
   strip --strip-unneeded "$stage/te_mlir/lib/lib$library.so.0" 2>/dev/null ||
     llvm-strip-22 --strip-unneeded "$stage/te_mlir/lib/lib$library.so.0"
 done
+# Notices of what is linked into the libraries. setuptools takes files of such names.
+for package in libmlir-22 libzstd1 nlohmann-json3-dev; do
+  if [ -e "/usr/share/doc/$package/copyright" ]; then
+    cp "/usr/share/doc/$package/copyright" "$stage/LICENSE.$package"
+  fi
+done
+if [ -e .deps/cudnn/LICENSE.txt ]; then cp .deps/cudnn/LICENSE.txt "$stage/LICENSE.cudnn-frontend"; fi
 "$python" -m pip wheel -q --no-build-isolation --no-deps -w "$out" "$stage"
 ls "$out"/te_mlir-*.whl

@@ -87,6 +87,8 @@ trainer = build(
 )
 expect("no work to do" in run(options.cmake, "--build", trainer), "an unchanged step is compiled again")
 
+expect("Apache License" in (prefix / "share/te-mlir/LICENSE").read_text(), "the license is not installed")
+
 examples = prefix / "share/te-mlir/examples/byte_lm"
 program, text = trainer / "trainer", examples / "text.txt"
 rng = np.random.default_rng(0)
