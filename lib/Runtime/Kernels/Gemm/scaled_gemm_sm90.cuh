@@ -123,6 +123,12 @@ __device__ __forceinline__ void addRowScaled(float (&total)[64],
   }
 }
 
+/// Slices in one iteration of the main loop. Unrolled, the wait for the next
+/// slice overlaps with the additions of this one. The other loops have no
+/// registers left for it.
+template <Scales kScales>
+constexpr int kUnroll = kScales == Scales::Block1x128By128x128 ? 4 : 1;
+
 template <Scales kScales, typename Out, Wgmma wgmma, typename Tiles>
 __device__ __forceinline__ void runConsumer(const BlockGemmArgs &args,
                                             const SharedStorage &shared,
@@ -157,6 +163,7 @@ __device__ __forceinline__ void runConsumer(const BlockGemmArgs &args,
 #pragma unroll
     for (int i = 0; i < 64; ++i)
       total[0][i] = total[1][i] = 0.0f;
+#pragma unroll(kUnroll<kScales>)
     for (uint32_t slice = 0; !idle && slice < slices; ++slice, pipe.advance()) {
       const uint32_t s = pipe.stage;
       const float sb = kScales == Scales::Block1x128By128x128 && inside
