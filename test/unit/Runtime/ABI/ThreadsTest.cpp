@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "TEDialect/Runtime/te_runtime_compiled.h"
+#include "../DoublingModule.h"
 
 #include <gtest/gtest.h>
 
@@ -19,33 +19,13 @@
 namespace {
 
 constexpr int kThreads = 16, kRounds = 40;
-constexpr int64_t kCount = 256;
-
-/// y = 2x through the arena, on two streams.
-te_rt_status load(te_rt_instance *instance) {
-  te_rt_plan_copy(instance, 0, kCount * 4);
-  te_rt_plan_bias_add(instance, 1, 1, kCount, TE_RT_F32);
+/// The addition runs on the second stream.
+te_rt_status loadStreams(te_rt_instance *instance) {
+  load(instance);
   return te_rt_order(instance, 1, 1, 0);
 }
 
-void step(te_rt_instance *instance, char *arena, void *const *arguments) {
-  void *copy[] = {arguments[0], arena};
-  te_rt_launch(instance, 0, copy);
-  void *add[] = {arena, arguments[0], arguments[1]};
-  te_rt_launch(instance, 1, add);
-}
-
-const te_rt_module module = {TE_RT_MODULE_MAGIC,
-                             TE_RT_VERSION,
-                             kCount * 4,
-                             2,
-                             2,
-                             load,
-                             step,
-                             nullptr,
-                             nullptr,
-                             0,
-                             0};
+const te_rt_module module = makeModule(loadStreams);
 
 class Threads : public testing::Test {
 protected:

@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "TEDialect/Runtime/te_runtime_compiled.h"
+#include "../DoublingModule.h"
 
 #include <gtest/gtest.h>
 
@@ -12,33 +12,6 @@
 #include <string>
 
 namespace {
-
-constexpr int64_t kCount = 100;
-
-te_rt_status load(te_rt_instance *instance) {
-  te_rt_plan_copy(instance, 0, kCount * 4);
-  return te_rt_plan_bias_add(instance, 1, 1, kCount, TE_RT_F32);
-}
-void step(te_rt_instance *instance, char *arena, void *const *arguments) {
-  void *copy[] = {arguments[0], arena};
-  te_rt_launch(instance, 0, copy);
-  void *add[] = {arena, arguments[0], arguments[1]};
-  te_rt_launch(instance, 1, add);
-}
-
-te_rt_module makeModule() {
-  return {TE_RT_MODULE_MAGIC,
-          TE_RT_VERSION,
-          kCount * 4,
-          2,
-          2,
-          load,
-          step,
-          nullptr,
-          nullptr,
-          0,
-          0};
-}
 
 class Arena : public testing::Test {
 protected:

@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "TEDialect/Runtime/te_runtime_compiled.h"
+#include "../DoublingModule.h"
 
 #include <gtest/gtest.h>
 
@@ -14,33 +14,10 @@
 
 namespace {
 
-constexpr int64_t kCount = 100;
-
-te_rt_status load(te_rt_instance *instance) {
-  te_rt_plan_copy(instance, 0, kCount * 4);
-  return te_rt_plan_bias_add(instance, 1, 1, kCount, TE_RT_F32);
-}
-void step(te_rt_instance *instance, char *arena, void *const *arguments) {
-  void *copy[] = {arguments[0], arena};
-  te_rt_launch(instance, 0, copy);
-  void *add[] = {arena, arguments[0], arguments[1]};
-  te_rt_launch(instance, 1, add);
-}
-
 class Instance : public testing::Test {
 protected:
   void SetUp() override {
-    const te_rt_module module = {TE_RT_MODULE_MAGIC,
-                                 TE_RT_VERSION,
-                                 kCount * 4,
-                                 2,
-                                 2,
-                                 load,
-                                 step,
-                                 nullptr,
-                                 nullptr,
-                                 0,
-                                 0};
+    const te_rt_module module = makeModule();
     ASSERT_EQ(te_rt_context_create("reference", &context), TE_RT_OK);
     ASSERT_EQ(te_rt_instance_create(context, &module, &instance), TE_RT_OK);
   }
