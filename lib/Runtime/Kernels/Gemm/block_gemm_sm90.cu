@@ -17,6 +17,7 @@ namespace {
 class DenseTiles {
 public:
   static constexpr bool kHasTail = false, kHasC = true;
+  static constexpr int kUnroll = 4;
 
   __device__ __forceinline__ DenseTiles(const BlockGemmArgs &args,
                                         uint32_t rank)

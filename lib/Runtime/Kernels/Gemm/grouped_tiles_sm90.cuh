@@ -41,6 +41,7 @@ __device__ __forceinline__ void makeSlots(const GroupedGemmArgs &args,
 template <Scales kScales> class GroupedRowTiles {
 public:
   static constexpr bool kHasTail = false, kHasC = false;
+  static constexpr int kUnroll = 1;
 
   __device__ __forceinline__ GroupedRowTiles(const GroupedGemmArgs &args,
                                              const GroupSlot *slots,
@@ -107,6 +108,7 @@ public:
   /// and the rest of their last block is zero in memory.
   static constexpr bool kHasTail = kScales == Scales::None;
   static constexpr bool kHasC = true;
+  static constexpr int kUnroll = 1;
 
   __device__ __forceinline__ GroupedKTiles(const GroupedGemmArgs &args,
                                            const GroupSlot *slots,
