@@ -38,6 +38,8 @@ done
 for package in libmlir-22 libzstd1 nlohmann-json3-dev; do
   if [ -e "/usr/share/doc/$package/copyright" ]; then
     cp "/usr/share/doc/$package/copyright" "$stage/LICENSE.$package"
+  else
+    echo "build_wheel.sh: the wheel has no notice of $package, because /usr/share/doc/$package/copyright does not exist" >&2
   fi
 done
 if [ -e .deps/cudnn/LICENSE.txt ]; then cp .deps/cudnn/LICENSE.txt "$stage/LICENSE.cudnn-frontend"; fi
