@@ -82,11 +82,16 @@ static int64_t bytesOf(TypeRange types) {
 }
 
 /// The family of kernels that computes `out` from `a` and `b` on `target`.
-static std::string kernelFor(Type a, Type b, Type out, support::Target target) {
+/// Products of groups have kernels of this project on each GPU that has any.
+static std::string kernelFor(Type a, Type b, Type out, bool isGrouped,
+                             bool isSplit, support::Target target) {
   bool onHost = target == support::Target::Reference;
   auto scaledA = dyn_cast<ScaledType>(a), scaledB = dyn_cast<ScaledType>(b);
   if (!scaledA)
-    return (onHost ? "reference " : "cublaslt ") + formatOperand(a);
+    return (onHost      ? "reference "
+            : isGrouped ? "own "
+                        : "cublaslt ") +
+           formatOperand(a);
   support::Path path =
       support::productPath(static_cast<int32_t>(scaledA.getScheme()),
                            static_cast<int32_t>(scaledB.getScheme()), target,
@@ -95,8 +100,14 @@ static std::string kernelFor(Type a, Type b, Type out, support::Target target) {
                    : path == support::Path::OnHost    ? "reference"
                    : path == support::Path::ThroughMX ? "cublaslt mxfp8 for"
                                                       : "cublaslt";
-  if (scaledA.getScheme() == Scheme::PerTensor)
+  if (isGrouped && !onHost)
+    by = "own";
+  if (scaledA.getScheme() == Scheme::PerTensor) {
+    // The runtime decides by size (BlockGemm.cpp).
+    if (isSplit && !isGrouped && target == support::Target::Sm90)
+      by = "own/cublaslt";
     return by + " fp8 tensorwise";
+  }
   // "block_1x128" is printed as "fp8 blocks 1x128".
   auto [family, blockA] = stringifyScheme(scaledA.getScheme()).split('_');
   StringRef blockB = stringifyScheme(scaledB.getScheme()).split('_').second;
@@ -112,11 +123,13 @@ static GemmRow describeGemm(Operation *op, std::string accumulation,
   Type a = op->getOperand(0).getType(), b = op->getOperand(1).getType();
   row.a = formatOperand(a);
   row.b = formatOperand(b);
-  row.accumulation = std::move(accumulation);
   row.out = formatOperand(op->getResult(0).getType());
-  row.kernel = kernelFor(a, b, op->getResult(0).getType(), target);
-  if (op->getName().stripDialect().starts_with("grouped"))
+  bool isGrouped = op->getName().stripDialect().starts_with("grouped");
+  row.kernel = kernelFor(a, b, op->getResult(0).getType(), isGrouped,
+                         accumulation == "split", target);
+  if (isGrouped)
     row.kernel += " grouped";
+  row.accumulation = std::move(accumulation);
   if (auto origin = GemmOrigin::find(op->getLoc())) {
     row.gemm = origin->gemm;
     row.layer = origin->layer;

@@ -11,11 +11,11 @@
 // The formats are those of the operands, and bytes include scales.
 // 48x64 in bf16 has 6,144 bytes, and its per-tensor usage 48 * 64 + 4.
 //      TEXT:precision of @step
-// TEXT-NEXT:  gemm   layer  a                    b                    accumulate  out   kernel                   why
-// TEXT-NEXT:  fprop  w      f8E4M3FN per_tensor  f8E4M3FN per_tensor  fast        bf16  cublaslt fp8 tensorwise  recipe 'float8_current_scaling'
-// TEXT-NEXT:  fprop  v      f8E4M3FN per_tensor  f8E4M3FN per_tensor  fast        bf16  cublaslt fp8 tensorwise  recipe 'float8_current_scaling', padded: N 4 to 8
-// TEXT-NEXT:  dgrad  w      f8E5M2 per_tensor    f8E4M3FN per_tensor  split       bf16  cublaslt fp8 tensorwise  recipe 'float8_current_scaling'
-// TEXT-NEXT:  wgrad  v      bf16                 bf16                 f32         f32   cublaslt bf16            override 'high_precision'
+// TEXT-NEXT:  gemm   layer  a                    b                    accumulate  out   kernel                       why
+// TEXT-NEXT:  fprop  w      f8E4M3FN per_tensor  f8E4M3FN per_tensor  fast        bf16  cublaslt fp8 tensorwise      recipe 'float8_current_scaling'
+// TEXT-NEXT:  fprop  v      f8E4M3FN per_tensor  f8E4M3FN per_tensor  fast        bf16  cublaslt fp8 tensorwise      recipe 'float8_current_scaling', padded: N 4 to 8
+// TEXT-NEXT:  dgrad  w      f8E5M2 per_tensor    f8E4M3FN per_tensor  split       bf16  own/cublaslt fp8 tensorwise  recipe 'float8_current_scaling'
+// TEXT-NEXT:  wgrad  v      bf16                 bf16                 f32         f32   cublaslt bf16                override 'high_precision'
 // TEXT-EMPTY:
 // TEXT-NEXT:  cast           tensor         format               read bytes  written bytes
 // TEXT-NEXT:  amax           x              bf16                 6144        4
