@@ -9,15 +9,20 @@
 
 #include "Gemm/AlgorithmCache.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <charconv>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 namespace te::rt::cuda {
 namespace {
@@ -99,6 +104,58 @@ bool parseLine(const std::string &line, std::string *problem,
   return result.ec == std::errc() && decode(algo, &algorithm->algo);
 }
 
+/// No tuning cache is near this size: a record has about 300 bytes.
+constexpr off_t kMostBytes = 16 << 20;
+
+/// The open descriptor of a regular file, or -1. Opening never waits, as it
+/// would for a writer of a FIFO.
+class RegularFile {
+public:
+  RegularFile(const std::string &path, int flags)
+      : descriptor(::open(path.c_str(),
+                          flags | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0644)) {
+    if (descriptor >= 0 &&
+        (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode))) {
+      ::close(descriptor);
+      descriptor = -1;
+    }
+  }
+  ~RegularFile() {
+    if (descriptor >= 0)
+      ::close(descriptor);
+  }
+  RegularFile(const RegularFile &) = delete;
+  RegularFile &operator=(const RegularFile &) = delete;
+
+  /// What it holds; empty where that is too much or reading fails.
+  std::string text() const {
+    if (descriptor < 0 || status.st_size > kMostBytes)
+      return "";
+    std::string text(static_cast<size_t>(status.st_size), '\0');
+    size_t done = 0;
+    while (done < text.size()) {
+      const ssize_t count = ::read(descriptor, &text[done], text.size() - done);
+      if (count <= 0)
+        return "";
+      done += static_cast<size_t>(count);
+    }
+    return text;
+  }
+
+  /// Waits up to a second for the lock, which closing releases. Without it a
+  /// writer may undo what another one adds at that moment, and no more.
+  void lock() const {
+    for (int tries = 0; descriptor >= 0 && tries < 1000 &&
+                        ::flock(descriptor, LOCK_EX | LOCK_NB) != 0;
+         ++tries)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+
+private:
+  struct stat status = {};
+  int descriptor;
+};
+
 } // namespace
 
 AlgorithmCache::AlgorithmCache(std::string machineText)
@@ -109,7 +166,7 @@ AlgorithmCache::AlgorithmCache(std::string machineText)
 }
 
 AlgorithmCache::Table AlgorithmCache::read() const {
-  std::ifstream stream(path);
+  std::istringstream stream(RegularFile(path, O_RDONLY).text());
   std::string line;
   if (path.empty() || !std::getline(stream, line) ||
       line != magic + ('\t' + machine))
@@ -126,11 +183,7 @@ AlgorithmCache::Table AlgorithmCache::read() const {
 }
 
 void AlgorithmCache::write(const Table &table) const {
-  if (path.empty())
-    return;
   std::error_code error;
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path(),
-                                      error);
   // Unique among the processes and threads that may write at the same time.
   const std::string temporary =
       path + "." + std::to_string(getpid()) + "-" +
@@ -164,9 +217,16 @@ std::optional<GemmAlgorithm> AlgorithmCache::find(const GemmProblem &problem) {
 void AlgorithmCache::insert(const GemmProblem &problem,
                             const GemmAlgorithm &algorithm) {
   table[problem.text()] = algorithm;
+  loaded = true;
+  if (path.empty())
+    return;
+  std::error_code error;
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(),
+                                      error);
+  const RegularFile lock(path + ".lock", O_RDWR | O_CREAT);
+  lock.lock();
   // Other processes may have added lines after the file was read.
   table.merge(read());
-  loaded = true;
   write(table);
 }
 

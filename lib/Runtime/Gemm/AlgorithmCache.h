@@ -3,9 +3,10 @@
 // Tuning takes milliseconds for each shape, so its results are stored: one text
 // file for each GPU, driver and library version, one line for each problem.
 // Reading and writing never make a plan fail. A file that is not exactly what
-// this code writes (truncated, edited, from another machine) counts as empty. A
-// file is replaced by renaming a complete one, so readers see the old file or
-// the new one.
+// this code writes (truncated, edited, from another machine) counts as empty,
+// and so does what is no regular file. A file is replaced by renaming a
+// complete one, so readers see the old file or the new one. Writers hold a lock
+// on a file beside it, so that none loses what another one added meanwhile.
 //
 //===----------------------------------------------------------------------===//
 

@@ -378,7 +378,8 @@ TEST_F(GemmPlanner, MixedBlocksAreTriedInBothForms) {
   EXPECT_EQ(book().count("cublasLtMatmul"), 12);
 }
 
-// A tensor map is encoded only when an operand's address changes.
+// Each operand and its scales have a tensor map, which is encoded only when an
+// address changes.
 TEST_F(GemmPlanner, BlockProductsKeepTheirTensorMaps) {
   scaled_matmul_params params = largeTensor;
   params.a_scheme = params.b_scheme = TE_RT_BLOCK_1X128;
@@ -391,10 +392,10 @@ TEST_F(GemmPlanner, BlockProductsKeepTheirTensorMaps) {
   book().calls.clear();
   for (int i = 0; i < 3; ++i)
     EXPECT_STATUS_OK(product->launch(backend->defaultStream(), buffers.data()));
-  EXPECT_EQ(book().count("cuTensorMapEncodeTiled"), 2);
+  EXPECT_EQ(book().count("cuTensorMapEncodeTiled"), 4);
   buffers[scaled_matmul_buffers::b] = memory + 16;
   EXPECT_STATUS_OK(product->launch(backend->defaultStream(), buffers.data()));
-  EXPECT_EQ(book().count("cuTensorMapEncodeTiled"), 3);
+  EXPECT_EQ(book().count("cuTensorMapEncodeTiled"), 5);
   buffers[scaled_matmul_buffers::out] = memory + 8;
   const Status status =
       product->launch(backend->defaultStream(), buffers.data());
@@ -409,6 +410,49 @@ TEST_F(GemmPlanner, BlockProductsAreTheOwnKernels) {
   params.out_type = TE_RT_BF16;
   ASSERT_NE(plan(params), nullptr);
   EXPECT_EQ(book().count("cublasLtMatmulAlgoGetHeuristic"), 0);
+}
+
+// So do large per-tensor GEMMs with split accumulation. Their scales need no
+// alignment.
+TEST_F(GemmPlanner, LargeTensorProductsAreTheOwnKernel) {
+  const scaled_matmul_params own = {
+      .m = 8192,
+      .n = 4096,
+      .k = 14336,
+      .a_type = TE_RT_F8E5M2,
+      .a_scheme = TE_RT_PER_TENSOR,
+      .b_type = TE_RT_F8E4M3FN,
+      .b_scheme = TE_RT_PER_TENSOR,
+      .out_type = TE_RT_BF16,
+      .fast_accumulation = 0,
+      .a_axis = 1,
+      .b_axis = 1,
+      .swizzled = 0,
+      .a_row_scaled = 0,
+      .a_scale_max = 0,
+      .b_scale_max = 0,
+  };
+  const auto asksLibrary = [&](auto change) {
+    scaled_matmul_params params = own;
+    change(params);
+    book().calls.clear();
+    EXPECT_NE(plan(params), nullptr);
+    return book().count("cublasLtMatmulAlgoGetHeuristic") != 0;
+  };
+  EXPECT_FALSE(asksLibrary([](auto &) {}));
+  EXPECT_FALSE(asksLibrary([](auto &p) { p.out_type = TE_RT_F32; }));
+  EXPECT_TRUE(asksLibrary([](auto &p) { p.fast_accumulation = 1; }));
+  EXPECT_TRUE(asksLibrary([](auto &p) { p.k = 2048; }));
+  // 144 tiles for 66 clusters.
+  EXPECT_TRUE(asksLibrary([](auto &p) { p.m = 2112; }));
+
+  std::unique_ptr<Plan> product = plan(own);
+  ASSERT_NE(product, nullptr);
+  alignas(16) char memory[64];
+  std::vector<void *> buffers(scaled_matmul_buffers::count_, memory);
+  buffers[scaled_matmul_buffers::bias] = nullptr;
+  buffers[scaled_matmul_buffers::a_scale] = memory + 4;
+  EXPECT_STATUS_OK(product->launch(backend->defaultStream(), buffers.data()));
 }
 
 } // namespace
