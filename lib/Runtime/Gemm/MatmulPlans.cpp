@@ -166,8 +166,8 @@ Status plan_scaled_matmul(const CudaDevice &device,
                           const scaled_matmul_params &params,
                           std::unique_ptr<Plan> *plan) {
   using namespace scaled_matmul_buffers;
-  if (supportsBlockGemm(device, params))
-    return planBlockGemm(device, params, plan);
+  if (runsOwnGemm(device, params))
+    return planOwnGemm(device, params, plan);
   TE_RT_RETURN_IF_FAILED(checkTarget(device, device.gemm->cublasLt(), params));
   GemmProblem problem;
   problem.m = params.m;

@@ -26,6 +26,7 @@
 
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <random>
 
 using namespace te::conformance;
@@ -391,6 +392,59 @@ void Gemm::checkExactIntegers(int64_t m, int64_t n, int64_t k) {
       ASSERT_EQ(sum, actual[element])
           << i << ", " << j << " of " << m << "x" << n << "x" << k
           << ", schemes " << aScheme << " " << bScheme;
+    }
+  }
+}
+
+// On sm_90 a GEMM of this size is a kernel of this project, and its panels of
+// 256 rows are cuBLASLt's: both add with the same bits. Bias and c are then
+// added in f32, before the only rounding.
+TEST_P(Gemm, LargeTensorProductsHaveTheBitsOfTheLibrary) {
+  if (isReference())
+    GTEST_SKIP() << "'reference' has one implementation for all sizes";
+  const Problem p = {2040, 2040, 4112, false, false};
+  const int64_t elements = p.m * p.n, panel = 256;
+  for (const auto &[aType, bType] : {std::pair{TE_RT_F8E4M3FN, TE_RT_F8E4M3FN},
+                                     {TE_RT_F8E5M2, TE_RT_F8E4M3FN},
+                                     {TE_RT_F8E4M3FN, TE_RT_F8E5M2}}) {
+    const Quantised a =
+        makeOperand(p.m, p.k, aType, TE_RT_PER_TENSOR, 1).stored;
+    const Quantised b =
+        makeOperand(p.n, p.k, bType, TE_RT_PER_TENSOR, 2).stored;
+    const auto multiply = [&](int64_t first, int64_t rows, const Array *bias,
+                              const Array *c, int32_t outType) {
+      Array result(outType, rows * p.n);
+      const std::vector<uint8_t> data(a.data.begin() + first * p.k,
+                                      a.data.begin() + (first + rows) * p.k);
+      device().run(TE_PLAN(scaled_matmul, rows, p.n, p.k, aType,
+                           TE_RT_PER_TENSOR, bType, TE_RT_PER_TENSOR, outType,
+                           0, 1, 1, 0, 0, 0, 0),
+                   {in(data), in(a.scale), none(), in(b.data), in(b.scale),
+                    none(), bias ? in(bias->bytes) : none(),
+                    c ? in(c->bytes) : none(), out(result.bytes)});
+      return result;
+    };
+    const Array whole = multiply(0, p.m, nullptr, nullptr, TE_RT_F32);
+    for (int64_t first = 0; first < p.m; first += panel) {
+      const int64_t rows = std::min(panel, p.m - first);
+      const Array part = multiply(first, rows, nullptr, nullptr, TE_RT_F32);
+      ASSERT_EQ(0, std::memcmp(part.bytes.data(),
+                               whole.bytes.data() + first * p.n * 4,
+                               part.bytes.size()))
+          << "rows from " << first;
+    }
+    const Array bias = makeArray("normal", TE_RT_BF16, p.n, 3);
+    for (int32_t outType : {TE_RT_BF16, TE_RT_F32}) {
+      const Array c = makeArray("normal", outType, elements, 4);
+      const Array plain = multiply(0, p.m, nullptr, nullptr, outType),
+                  added = multiply(0, p.m, &bias, &c, outType);
+      for (int64_t i = 0; i < elements; i += 61) {
+        const auto sum = static_cast<float>(whole.at(i));
+        const float biased = sum + static_cast<float>(bias.at(i % p.n));
+        const float total = biased + static_cast<float>(c.at(i));
+        ASSERT_EQ(plain.at(i), roundTo(outType, sum)) << i;
+        ASSERT_EQ(added.at(i), roundTo(outType, total)) << i;
+      }
     }
   }
 }

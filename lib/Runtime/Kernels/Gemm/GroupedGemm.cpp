@@ -30,6 +30,7 @@ struct Buffers {
 struct Views {
   TensorView a, b;
   std::optional<TensorView> c;
+  std::optional<TensorView> aScale, bScale; // of 1x128 scales
 };
 
 /// Kernels load and store 16 bytes at a time, so a launch checks the alignment
@@ -63,6 +64,12 @@ public:
     if (views.c && given(index.c))
       TE_RT_RETURN_IF_FAILED(
           mapC.encode(device, *views.c, given(index.c), &gemm.cMap));
+    if (views.aScale)
+      TE_RT_RETURN_IF_FAILED(mapAScale.encode(
+          device, *views.aScale, given(index.aScale), &gemm.aScale));
+    if (views.bScale)
+      TE_RT_RETURN_IF_FAILED(mapBScale.encode(
+          device, *views.bScale, given(index.bScale), &gemm.bScale));
     gemm.a_scale = static_cast<const float *>(given(index.aScale));
     gemm.b_scale = static_cast<const float *>(given(index.bScale));
     gemm.bias = given(index.bias);
@@ -80,7 +87,7 @@ private:
   Views views;
   Buffers index;
   bool blocks;
-  OperandMap mapA, mapB, mapC;
+  OperandMap mapA, mapB, mapC, mapAScale, mapBScale;
 };
 
 /// Plans a matmul with an empty axis: the result is zeros, or c if it is kept.
@@ -253,15 +260,18 @@ std::optional<TensorView> gradientC(const Params &params) {
 /// Plans a kernel for scaled operands.
 template <typename Params>
 Status planScaled(const CudaDevice &device, const Params &params,
-                  const std::string &family, const Extent &extent,
-                  const Views &views, Buffers index,
+                  const std::string &family, const Extent &extent, Views views,
+                  int64_t bScaleSlices, Buffers index,
                   std::unique_ptr<Plan> *result) {
   const bool blocks = params.a_scheme != TE_RT_PER_TENSOR;
   const bool squares = params.b_scheme == TE_RT_BLOCK_128X128;
   GroupedGemmArgs args = {};
-  args.gemm.a_scale_stride = static_cast<uint32_t>(roundUp(extent.m, 4));
-  args.gemm.b_scale_stride = static_cast<uint32_t>(
-      roundUp(squares ? ceilDiv(extent.k, kBlockGemmTileK) : extent.n, 4));
+  const int64_t slices = ceilDiv(extent.k, kBlockGemmTileK);
+  args.gemm.b_scale_stride = static_cast<uint32_t>(roundUp(slices, 4));
+  if (blocks)
+    views.aScale = TensorView::scales(slices, extent.m, kBlockGemmTileM);
+  if (blocks && !squares)
+    views.bScale = TensorView::scales(bScaleSlices, extent.n, kBlockGemmTileN);
   return plan(device, params,
               family +
                   (!blocks   ? "_tensor_"
@@ -302,8 +312,11 @@ Status plan_grouped_scaled_matmul(const CudaDevice &device,
   return planScaled(device, params, "te_grouped_gemm", extent,
                     {TensorView::bytes(params.rows, params.k),
                      TensorView::bytes(params.groups * params.n, params.k),
-                     std::nullopt},
-                    index, result);
+                     {},
+                     {},
+                     {}},
+                    params.groups * ceilDiv(params.k, kBlockGemmTileK), index,
+                    result);
 }
 
 Status plan_grouped_scaled_wgrad(const CudaDevice &device,
@@ -323,8 +336,10 @@ Status plan_grouped_scaled_wgrad(const CudaDevice &device,
   return planScaled(device, params, "te_grouped_wgrad", extent,
                     {TensorView::bytes(params.m, params.rows),
                      TensorView::bytes(params.n, params.rows),
-                     gradientC(params)},
-                    index, result);
+                     gradientC(params),
+                     {},
+                     {}},
+                    ceilDiv(params.rows, kBlockGemmTileK), index, result);
 }
 
 Status plan_grouped_matmul(const CudaDevice &device,
@@ -350,7 +365,9 @@ Status plan_grouped_matmul(const CudaDevice &device,
        params.trans_b
            ? plainView(params.groups, params.k, params.n, kPlainGemmTileK)
            : plainView(0, params.groups * params.n, params.k, kBlockGemmTileN),
-       std::nullopt},
+       {},
+       {},
+       {}},
       GroupedGemmArgs{}, /*blocks=*/false, index, result);
 }
 
@@ -372,7 +389,9 @@ Status plan_grouped_wgrad(const CudaDevice &device,
   return plan(device, params, "te_grouped_plain_wgrad", extent,
               {plainView(0, params.rows, params.m, kPlainGemmTileK),
                plainView(1, params.rows, params.n, kPlainGemmTileK),
-               gradientC(params)},
+               gradientC(params),
+               {},
+               {}},
               GroupedGemmArgs{}, /*blocks=*/false, index, result);
 }
 

@@ -1,4 +1,4 @@
-//===- block_gemm_args.h - argument of the block-scaled GEMM kernels ------===//
+//===- block_gemm_args.h - argument of the dense FP8 GEMM kernels ---------===//
 
 #ifndef TE_RUNTIME_KERNELS_GEMM_BLOCK_GEMM_ARGS_H
 #define TE_RUNTIME_KERNELS_GEMM_BLOCK_GEMM_ARGS_H
@@ -28,9 +28,10 @@ struct BlockGemmArgs {
   CUtensorMap a;        // [m, k] bytes, boxes of 128 x 128
   CUtensorMap b;        // [n, k] bytes, boxes of 128 x 128
   CUtensorMap cMap;     // [m, n] f32, only if c is given and f32
-  const float *a_scale; // [ceil(k/128), a_scale_stride]
-  const float *b_scale; // 1x128: [ceil(k/128), b_scale_stride]
-                        // 128x128: [ceil(n/128), b_scale_stride]
+  CUtensorMap aScale;   // 1x128: [slices of k, m] f32, boxes of 1 x 256
+  CUtensorMap bScale;   // 1x128: [slices of k, n] f32, boxes of 1 x 128
+  const float *a_scale; // per tensor: one, or one for each group
+  const float *b_scale; // the same, or 128x128: [ceil(n/128), b_scale_stride]
   const void *bias;     // bf16 [n] or null
   const void *c;        // [m, n] of the result's type or null
   const float *keep;    // unless null or 1, c counts as zeros
@@ -40,7 +41,7 @@ struct BlockGemmArgs {
   // Clusters that run at a time, and pieces that each computes; see firstPiece.
   // Only block_gemm_sm90.cu uses them.
   uint32_t clusters, iterations;
-  uint32_t a_scale_stride, b_scale_stride;
+  uint32_t b_scale_stride;
 };
 
 /// Dynamic shared memory: stages of a, b and both scales, then the mbarriers.

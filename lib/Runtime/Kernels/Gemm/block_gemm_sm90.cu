@@ -1,7 +1,7 @@
-//===- block_gemm_sm90.cu - block-scaled FP8 GEMM on Hopper ---------------===//
+//===- block_gemm_sm90.cu - dense FP8 GEMM on Hopper ----------------------===//
 //
-// One GEMM with block scales: scaled_gemm_sm90.cuh over the tiles of the
-// result.
+// One GEMM with block scales or per-tensor scales: scaled_gemm_sm90.cuh over
+// the tiles of the result.
 //
 //===----------------------------------------------------------------------===//
 
@@ -46,6 +46,9 @@ public:
   __device__ __forceinline__ uint32_t bRow() const { return 0; }
   __device__ __forceinline__ uint32_t aScaleRow() const { return 0; }
   __device__ __forceinline__ uint32_t bScaleRow() const { return 0; }
+  __device__ __forceinline__ float factor() const {
+    return *args.a_scale * *args.b_scale;
+  }
   __device__ __forceinline__ uint32_t rowEnd() const { return end; }
   __device__ __forceinline__ bool isPadding(uint32_t) const { return false; }
   __device__ __forceinline__ bool isEmptyFrom(uint32_t r) const {
@@ -90,7 +93,7 @@ __device__ __forceinline__ void blockGemm(const BlockGemmArgs &args) {
     TE_BODY(scales, Out, wgmma);                                               \
   }
 
-// te_block_gemm_<scales of b>_<a><b>_<result>
+// te_block_gemm_<scales of b>_<a>_<b>_<result> and te_tensor_gemm_...
 #define TE_BLOCK_GEMMS(types, wgmma)                                           \
   TE_BLOCK_GEMM(te_block_gemm_1x128_##types##_bf16, Block1x128, __nv_bfloat16, \
                 wgmma)                                                         \
@@ -98,7 +101,9 @@ __device__ __forceinline__ void blockGemm(const BlockGemmArgs &args) {
   TE_BLOCK_GEMM(te_block_gemm_128x128_##types##_bf16, Block1x128By128x128,     \
                 __nv_bfloat16, wgmma)                                          \
   TE_BLOCK_GEMM(te_block_gemm_128x128_##types##_f32, Block1x128By128x128,      \
-                float, wgmma)
+                float, wgmma)                                                  \
+  TE_BLOCK_GEMM(te_tensor_gemm_##types##_bf16, None, __nv_bfloat16, wgmma)     \
+  TE_BLOCK_GEMM(te_tensor_gemm_##types##_f32, None, float, wgmma)
 
 TE_BLOCK_GEMMS(e4m3_e4m3, wgmmaE4M3E4M3)
 TE_BLOCK_GEMMS(e5m2_e4m3, wgmmaE5M2E4M3)

@@ -37,6 +37,13 @@ __device__ __forceinline__ uint32_t slicesOf(uint32_t k) {
   return (k + kTileK - 1) / kTileK;
 }
 
+/// What TMA writes to a stage.
+template <Scales kScales>
+constexpr uint32_t kStageBytes =
+    (kTileM + kTileN) * kTileK +
+    (kScales != Scales::None ? kTileM * sizeof(float) : 0) +
+    (kScales == Scales::Block1x128 ? kTileN * sizeof(float) : 0);
+
 template <Scales kScales, typename Out, typename Tiles>
 __device__ __forceinline__ void runProducer(const BlockGemmArgs &args,
                                             const SharedStorage &shared,
@@ -45,40 +52,38 @@ __device__ __forceinline__ void runProducer(const BlockGemmArgs &args,
   PipelineState pipe;
   while (tiles.advance()) {
     const uint32_t slices = slicesOf(tiles.extent());
-    const uint32_t aBytes =
-        kScales == Scales::None || tiles.row >= args.a_scale_stride
-            ? 0
-            : min(kTileM, int(args.a_scale_stride - tiles.row)) * sizeof(float);
-    const uint32_t bBytes =
-        kScales != Scales::Block1x128 || tiles.col >= args.n
-            ? 0
-            : min(kTileN, int(args.b_scale_stride - tiles.col)) * sizeof(float);
+    // The scale of a 128x128 block of B is loaded one slice ahead.
+    const float *blockScales =
+        args.b_scale +
+        uint64_t(tiles.bScaleRow() + tiles.col / kTileN) * args.b_scale_stride;
+    const auto loadBlockScale = [&](uint32_t slice) {
+      return kScales == Scales::Block1x128By128x128 && slice < slices &&
+                     tiles.col < args.n
+                 ? __ldg(blockScales + slice)
+                 : 0.0f;
+    };
+    float nextBlockScale = loadBlockScale(0);
     for (uint32_t slice = 0; slice < slices; ++slice, pipe.advance()) {
       prefetchC<Out>(args, tiles, cOperand, slice, slices);
+      const float blockScale = nextBlockScale;
+      nextBlockScale = loadBlockScale(slice + 1);
       const uint32_t s = pipe.stage;
       uint64_t *full = &shared.full[s];
       ptx::mbarrierWait(&shared.empty[s], pipe.parity ^ 1);
-      ptx::mbarrierArriveExpectTx(full,
-                                  (kTileM + kTileN) * kTileK + aBytes + bBytes);
+      if constexpr (kScales == Scales::Block1x128By128x128)
+        shared.bScale[s * kTileN] = blockScale;
+      ptx::mbarrierArriveExpectTx(full, kStageBytes<kScales>);
       ptx::tmaLoad2dMulticast(shared.a + (s * kTileM + rank * kTileN) * kTileK,
                               &args.a, full, tiles.firstK() + slice * kTileK,
                               tiles.row + rank * (kTileM / 2), 0b11);
       ptx::tmaLoad2d(shared.b + s * kTileN * kTileK, &args.b, full,
                      tiles.firstK() + slice * kTileK, tiles.bRow() + tiles.col);
-      if (aBytes)
-        ptx::cpAsyncBulk(shared.aScale + s * kTileM,
-                         args.a_scale +
-                             uint64_t(tiles.aScaleRow() + slice) *
-                                 args.a_scale_stride +
-                             tiles.row,
-                         full, aBytes);
-      if (bBytes)
-        ptx::cpAsyncBulk(shared.bScale + s * kTileN,
-                         args.b_scale +
-                             uint64_t(tiles.bScaleRow() + slice) *
-                                 args.b_scale_stride +
-                             tiles.col,
-                         full, bBytes);
+      if constexpr (kScales != Scales::None)
+        ptx::tmaLoad2d(shared.aScale + s * kTileM, &args.aScale, full,
+                       tiles.row, tiles.aScaleRow() + slice);
+      if constexpr (kScales == Scales::Block1x128)
+        ptx::tmaLoad2d(shared.bScale + s * kTileN, &args.bScale, full,
+                       tiles.col, tiles.bScaleRow() + slice);
     }
     if (loadsC<Out, Tiles>(cOperand))
       loadC(args, shared, tiles, pipe);
@@ -125,10 +130,10 @@ __device__ __forceinline__ void addRowScaled(float (&total)[64],
 
 /// Slices in one iteration of the main loop. Unrolled, the wait for the next
 /// slice overlaps with the additions of this one: 2 % faster for one GEMM, but
-/// 1 to 2 % slower for groups of rows. Other scales leave no registers for it.
+/// 1 to 2 % slower for groups of rows. Two 1x128 scales leave no registers for
+/// it.
 template <Scales kScales, typename Tiles>
-constexpr int kUnroll =
-    kScales == Scales::Block1x128By128x128 ? Tiles::kUnroll : 1;
+constexpr int kUnroll = kScales == Scales::Block1x128 ? 1 : Tiles::kUnroll;
 
 template <Scales kScales, typename Out, Wgmma wgmma, typename Tiles>
 __device__ __forceinline__ void runConsumer(const BlockGemmArgs &args,
@@ -141,10 +146,6 @@ __device__ __forceinline__ void runConsumer(const BlockGemmArgs &args,
   PipelineState pipe;
   while (tiles.advance()) {
     const uint32_t extent = tiles.extent(), slices = slicesOf(extent);
-    const float *bBlockScale =
-        args.b_scale +
-        uint64_t(tiles.bScaleRow() + tiles.col / kTileN) * args.b_scale_stride;
-    const bool inside = tiles.col < args.n;
     const auto arrive = [&](uint32_t slice) {
       ptx::mbarrierWait(&shared.full[pipe.stage], pipe.parity);
       if constexpr (Tiles::kHasTail)
@@ -167,10 +168,8 @@ __device__ __forceinline__ void runConsumer(const BlockGemmArgs &args,
 #pragma unroll(kUnroll<kScales, Tiles>)
     for (uint32_t slice = 0; !idle && slice < slices; ++slice, pipe.advance()) {
       const uint32_t s = pipe.stage;
-      const float sb = kScales == Scales::Block1x128By128x128 && inside
-                           ? __ldg(bBlockScale + slice)
-                           : 0.0f;
       arrive(slice);
+      const float sb = shared.bScale[s * kTileN];
       const uint8_t *a = shared.a + (s * kTileM + group * 128) * kTileK;
       const uint64_t bDescriptor =
           ptx::wgmmaDescriptor(shared.b + s * kTileN * kTileK);
