@@ -438,19 +438,37 @@ static LLVM::GlobalOp addText(OpBuilder &b, Location loc, const Twine &name,
       b.getStringAttr(bytes));
 }
 
-LLVM::GlobalOp GeneratedCode::get(tert::LaunchOp launch) {
+/// Text that is equal for launches whose code is the same. Operations are not
+/// printed: that numbers and verifies the whole step for each of them.
+static std::string describeCode(tert::LaunchOp launch) {
   std::string key;
   llvm::raw_string_ostream text(key);
   for (Value buffer : launch.getBuffers())
     text << (buffer.getDefiningOp<tert::NullOp>() ? '0' : '1');
-  OpPrintingFlags flags;
-  flags.useLocalScope();
-  for (Type type : launch.getBody().getArgumentTypes())
-    text << type << ' ';
   if (std::optional<ArrayAttr> maps = launch.getMaps())
     text << *maps;
-  for (Operation &op : launch.getBody().front())
-    op.print(text, flags);
+  llvm::DenseMap<Value, size_t> numbers;
+  const auto define = [&](ValueRange values) {
+    for (Value value : values) {
+      numbers.try_emplace(value, numbers.size());
+      text << value.getType() << ' ';
+    }
+  };
+  Block &body = launch.getBody().front();
+  define(body.getArguments());
+  for (Operation &op : body) {
+    assert(op.getNumRegions() == 0 && "generated code is one block");
+    text << op.getName() << op.getAttrDictionary();
+    for (Value operand : op.getOperands())
+      text << ' ' << numbers.at(operand);
+    text << ':';
+    define(op.getResults());
+  }
+  return key;
+}
+
+LLVM::GlobalOp GeneratedCode::get(tert::LaunchOp launch) {
+  const std::string key = describeCode(launch);
   LLVM::GlobalOp &record = records[key];
   if (record)
     return record;
