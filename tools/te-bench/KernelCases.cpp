@@ -381,6 +381,9 @@ void addOptimizers(Cases &cases) {
                      /*flops=*/0,
                      // About step 1000. Variances are not negative.
                      {{"step", 1000}, {"v", 0}}});
+  cases.push_back({"sum_of_squares bf16 14336x4096",
+                   "sum_of_squares",
+                   {{"count", F * H}, {"type", TE_RT_BF16}}});
 }
 
 /// The GEMMs of the block: fprop and dgrad, then wgrad.

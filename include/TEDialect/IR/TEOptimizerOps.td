@@ -22,6 +22,9 @@ def TE_AdamWOp
     not follow small gradients. The random bits depend on `seed`, `step` and the
     position of the element. Give each parameter a `seed` of its own.
 
+    With `grad_scale`, `g` is the f32 gradient multiplied by it, in f32, such as by
+    the factor of `te.clip_factor`. Without it, nothing is multiplied.
+
     Constraints:
     1. (adamw-c1) `param` and its result have one type; `grad`, `m`, `v` have its shape; `m` and `v` are both f32 or both bf16.
     2. (adamw-c2) `beta1` and `beta2` are in [0, 1); `epsilon` and `weight_decay` are finite and not negative.
@@ -33,6 +36,8 @@ def TE_AdamWOp
       : tensor<1024x512xf32>, tensor<1024x512xbf16>
     %p2, %m2, %v2 = te.adamw %p, %g, %mb, %vb lr %lr step %t {seed = 7 : i32}
       : tensor<1024x512xf32>, tensor<1024x512xbf16>, tensor<1024x512xbf16>
+    %p3, %m3, %v3 = te.adamw %p, %g, %m, %v lr %lr step %t grad_scale %factor
+      : tensor<1024x512xf32>, tensor<1024x512xbf16>
     ```
   }];
   let arguments = (ins
@@ -42,6 +47,7 @@ def TE_AdamWOp
     Arg<TE_HPTensor, "second moment, in the type of the first">:$v,
     Arg<TE_F32Scalar, "learning rate">:$lr,
     Arg<TE_F32Scalar, "number of this step, from 1">:$step,
+    Arg<Optional<TE_F32Scalar>, "factor of the gradient">:$grad_scale,
     DefaultValuedAttr<F32Attr, "0.9f">:$beta1,
     DefaultValuedAttr<F32Attr, "0.999f">:$beta2,
     DefaultValuedAttr<F32Attr, "1.0e-8f">:$epsilon,
@@ -57,13 +63,14 @@ def TE_AdamWOp
 
 def TE_SgdOp
     : TE_PureOp<"sgd",
-        TE_Axes<(axes "...":$param, "...":$grad, "...":$buffer), (axes "...":$new_param, "...":$new_buffer)>> {
+        TE_Axes<(axes "...":$param, "...":$grad, "...":$buffer), (axes "...":$new_param, "...":$new_buffer)>,
+        [AttrSizedOperandSegments]> {
   let summary = "update a parameter with stochastic gradient descent";
   let description = [{
     `u = momentum buffer + g + weight_decay p`, `p' = p - lr u`, in f32. With a
     momentum buffer, `u` is also the buffer's next value. With `nesterov` the
     step looks one update ahead: `p' = p - lr (momentum u + g + weight_decay p)`.
-    Gradients are read as by `te.adamw`.
+    Gradients are read, and multiplied by `grad_scale`, as by `te.adamw`.
 
     Constraints:
     1. (sgd-c1) `param` and its result have one type; `grad` has its shape; `buffer` and its result are f32 of that shape.
@@ -74,6 +81,7 @@ def TE_SgdOp
     ```mlir
     %p1, %b1 = te.sgd %p, %g buffer %b lr %lr {momentum = 0.9 : f32, nesterov}
       : tensor<1024xf32>, tensor<1024xf32>
+    %p2 = te.sgd %p, %g lr %lr grad_scale %factor : tensor<1024xf32>, tensor<1024xf32>
     ```
   }];
   let arguments = (ins
@@ -81,6 +89,7 @@ def TE_SgdOp
     Arg<TE_HPTensor, "its gradient">:$grad,
     Arg<Optional<TE_F32Tensor>, "momentum buffer">:$buffer,
     Arg<TE_F32Scalar, "learning rate">:$lr,
+    Arg<Optional<TE_F32Scalar>, "factor of the gradient">:$grad_scale,
     DefaultValuedAttr<F32Attr, "0.0f">:$momentum,
     DefaultValuedAttr<F32Attr, "0.0f">:$weight_decay,
     UnitAttr:$nesterov);
@@ -88,6 +97,66 @@ def TE_SgdOp
                       Res<Optional<TE_F32Tensor>, "new buffer">:$new_buffer);
   let hasCustomAssemblyFormat = 1;
   let hasFolder = 1;
+  let hasVerifier = 1;
+}
+
+def TE_SumOfSquaresOp
+    : TE_PureOp<"sum_of_squares",
+        TE_NoAxes> {
+  let summary = "add the squares of a tensor to a sum";
+  let description = [{
+    `new_sum = sum + Σ x²` in f32; `sum` is 0 if it is not given. A chain of these
+    ops over all gradients sums the squares of their global norm. The order of the
+    sum is part of the definition of the [kernel](kernels.md), and depends neither
+    on the backend nor on the GPU. A square that overflows is infinite, and NaN
+    stays NaN.
+
+    If ranks have parts of `x`, such as those of sharded weights, `new_sum` is one
+    rank's summand: sum it with `te.all_reduce` before it is read. A chain must
+    have only tensors that are split over the same axes of the mesh, so that no
+    square is counted twice; sums of two chains may be added after that. A gradient
+    that is itself one rank's summand must be summed before it is squared.
+    `te-verify-collectives` refuses programs that break these rules.
+
+    Example:
+
+    ```mlir
+    %s1 = te.sum_of_squares %g1 : tensor<1024x512xbf16>
+    %s2 = te.sum_of_squares %g2 plus %s1 : tensor<512xf32>
+    ```
+  }];
+  let arguments = (ins Arg<TE_HPTensor, "any shape">:$x,
+                       Arg<Optional<TE_F32Scalar>, "the sum so far">:$sum);
+  let results = (outs Res<TE_F32Scalar, "the sum with the squares of x">:$new_sum);
+  let assemblyFormat = "$x (`plus` $sum^)? attr-dict `:` type($x)";
+}
+
+def TE_ClipFactorOp
+    : TE_PureOp<"clip_factor",
+        TE_NoAxes> {
+  let summary = "compute a norm, and the factor that clips gradients by it";
+  let description = [{
+    `norm = sqrt(sum)` and `factor = min(1, max_norm / (norm + 1e-6))` in f32, as
+    `torch.nn.utils.clip_grad_norm_` computes them. NaN gives NaN, as does an infinite
+    norm with an infinite `max_norm`; otherwise the factor of an infinite norm
+    is 0. The `grad_scale` of `te.adamw` and `te.sgd` takes the factor, so that
+    gradients are clipped without a pass of their own and without waiting for the
+    host. `te-verify-collectives` refuses a `sum` that is one rank's summand.
+
+    Constraints:
+    1. (clip_factor-c1) `max_norm` is above 0. It may be infinite.
+
+    Example:
+
+    ```mlir
+    %norm, %factor = te.clip_factor %sum {max_norm = 1.0 : f32}
+    ```
+  }];
+  let arguments = (ins Arg<TE_F32Scalar, "sum of squares">:$sum,
+                       F32Attr:$max_norm);
+  let results = (outs Res<TE_F32Scalar, "root of the sum">:$norm,
+                      Res<TE_F32Scalar, "at most 1">:$factor);
+  let assemblyFormat = "$sum attr-dict";
   let hasVerifier = 1;
 }
 

@@ -135,6 +135,9 @@ constexpr int64_t columnSumBytes(int64_t rows, int64_t cols, int64_t runRows) {
   return ceilDiv(rows, runRows) * cols * 4;
 }
 
+/// Elements of one run of sum_of_squares.
+inline constexpr int64_t kSquaresRun = 4096;
+
 /// 13 f64 for each run of elements.
 inline constexpr int64_t kStatsRun = 32768, kStatsRowBytes = 104;
 

@@ -172,6 +172,12 @@ TE_HOST_DEVICE float sgd(const sgd_params &p, float param, float grad,
   return param - lr * (p.nesterov ? p.momentum * buf + decayed : buf);
 }
 
+/// A factor above 1 is 1; a comparison keeps NaN, fminf would not.
+TE_HOST_DEVICE float clipFactor(float norm, float maxNorm) {
+  const float factor = maxNorm / (norm + 1e-6f);
+  return factor > 1.0f ? 1.0f : factor;
+}
+
 /// From the sum of squares of a row, of its centred values for layer_norm.
 TE_HOST_DEVICE float rsigma(float sumOfSquares, int64_t cols, float epsilon) {
   return 1.0f / sqrtf(sumOfSquares / static_cast<float>(cols) + epsilon);

@@ -7,7 +7,20 @@
 
 #include "Reference/Reference.h"
 
+#include "TEDialect/Support/KernelRows.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
 namespace te::rt::reference {
+
+/// Element `i` of a gradient, multiplied by `*scale` unless it is null.
+static float gradAt(const void *grad, int64_t i, int32_t type,
+                    const void *scale) {
+  const float value = load(grad, i, type);
+  return scale ? value * *static_cast<const float *>(scale) : value;
+}
 
 void adamw(const adamw_params &p, void *const *buffers) {
   namespace b = adamw_buffers;
@@ -20,9 +33,10 @@ void adamw(const adamw_params &p, void *const *buffers) {
   for (int64_t i = 0; i < p.count; ++i) {
     float m = load(buffers[b::m], i, p.moment_type);
     float v = load(buffers[b::v], i, p.moment_type);
-    const float param = math::adamw(p, load(buffers[b::param], i, p.param_type),
-                                    load(buffers[b::grad], i, p.grad_type), m,
-                                    v, lr, correction1, correction2);
+    const float param = math::adamw(
+        p, load(buffers[b::param], i, p.param_type),
+        gradAt(buffers[b::grad], i, p.grad_type, buffers[b::grad_scale]), m, v,
+        lr, correction1, correction2);
     if (p.moment_type == TE_RT_BF16) {
       const uint32_t word = math::adamwRandom(p, i / 4, step).word[i % 4];
       m = math::roundStochasticBF16(m, word);
@@ -39,13 +53,43 @@ void sgd(const sgd_params &p, void *const *buffers) {
   const float lr = *static_cast<const float *>(buffers[b::lr]);
   for (int64_t i = 0; i < p.count; ++i) {
     float buf = buffers[b::buf] ? load(buffers[b::buf], i, TE_RT_F32) : 0.0f;
-    const float param =
-        math::sgd(p, load(buffers[b::param], i, p.param_type),
-                  load(buffers[b::grad], i, p.grad_type), buf, lr);
+    const float param = math::sgd(
+        p, load(buffers[b::param], i, p.param_type),
+        gradAt(buffers[b::grad], i, p.grad_type, buffers[b::grad_scale]), buf,
+        lr);
     if (buffers[b::new_buf])
       store(buffers[b::new_buf], i, buf, TE_RT_F32);
     store(buffers[b::new_param], i, param, p.param_type);
   }
+}
+
+void sum_of_squares(const sum_of_squares_params &p, void *const *buffers) {
+  namespace b = sum_of_squares_buffers;
+  constexpr int64_t kRun = te_table::kernel_rows::kSquaresRun;
+  std::vector<float> runs(ceilDiv(p.count, kRun));
+  parallelFor(runs.size(), p.count, [&](int64_t begin, int64_t end) {
+    for (int64_t run = begin; run < end; ++run) {
+      const int64_t first = run * kRun;
+      runs[run] =
+          laneSum(std::min(kRun, p.count - first), [&](float acc, int64_t i) {
+            const float x = load(buffers[b::x], first + i, p.type);
+            return std::fmaf(x, x, acc);
+          });
+    }
+  });
+  const auto *sum = static_cast<const float *>(buffers[b::sum]);
+  const float squares =
+      laneSum(static_cast<int64_t>(runs.size()),
+              [&](float acc, int64_t run) { return acc + runs[run]; });
+  *static_cast<float *>(buffers[b::new_sum]) = (sum ? *sum : 0.0f) + squares;
+}
+
+void clip_factor(const clip_factor_params &p, void *const *buffers) {
+  namespace b = clip_factor_buffers;
+  const float norm = std::sqrt(*static_cast<const float *>(buffers[b::sum]));
+  *static_cast<float *>(buffers[b::norm]) = norm;
+  *static_cast<float *>(buffers[b::factor]) =
+      math::clipFactor(norm, p.max_norm);
 }
 
 } // namespace te::rt::reference

@@ -195,6 +195,7 @@ template <> LogicalResult te::emitLaunches(AdamWOp op, LaunchEmitter &emitter) {
       .in(op.getV())
       .in(op.getLr())
       .in(op.getStep())
+      .in(op.getGradScale())
       .out(op.getNewParam())
       .out(op.getNewM())
       .out(op.getNewV())
@@ -211,8 +212,30 @@ template <> LogicalResult te::emitLaunches(SgdOp op, LaunchEmitter &emitter) {
       .in(op.getGrad())
       .in(op.getBuffer())
       .in(op.getLr())
+      .in(op.getGradScale())
       .out(op.getNewParam())
       .out(op.getNewBuffer())
+      .emit();
+}
+
+template <>
+LogicalResult te::emitLaunches(SumOfSquaresOp op, LaunchEmitter &emitter) {
+  return LaunchCall(emitter, op, "sum_of_squares")
+      .i64("count", count(op.getX()))
+      .type("type", elementType(op.getX()))
+      .in(op.getX())
+      .in(op.getSum())
+      .out(op.getNewSum())
+      .emit();
+}
+
+template <>
+LogicalResult te::emitLaunches(ClipFactorOp op, LaunchEmitter &emitter) {
+  return LaunchCall(emitter, op, "clip_factor")
+      .attributes()
+      .in(op.getSum())
+      .out(op.getNorm())
+      .out(op.getFactor())
       .emit();
 }
 
@@ -234,5 +257,6 @@ void te::attachLayerKernels(MLIRContext *context) {
                 LayerNormBackwardOp, ActivationOp, ActivationBackwardOp,
                 SoftmaxOp, SoftmaxBackwardOp, EmbeddingOp, EmbeddingBackwardOp,
                 ZeroUnlessOp>(context);
-  attachKernelsOf<tert::Cause::Optimizer, AdamWOp, SgdOp>(context);
+  attachKernelsOf<tert::Cause::Optimizer, AdamWOp, SgdOp, SumOfSquaresOp,
+                  ClipFactorOp>(context);
 }

@@ -214,6 +214,49 @@ private:
       passSummands(op);
   }
 
+  /// Reports `value`, an operand of `op`, if it is one rank's summand.
+  void expectNoSummand(Operation *op, StringRef operand, Value value) {
+    for (auto &[axis, since] : summands.lookup(value)) {
+      InFlightDiagnostic diagnostic =
+          op->emitError() << "expected '" << operand << "' to be summed over '"
+                          << axis
+                          << "' (te.all_reduce), but it is one rank's summand";
+      diagnostic.attachNote(since->getLoc())
+          << "'" << since->getName() << "' sums over what is split here";
+      failedAny = true;
+    }
+  }
+
+  /// The squares of a part are a summand, and a chain sums parts over the same
+  /// axes: after a sum over ranks, other squares would count several times.
+  void visitSquares(SumOfSquaresOp op) {
+    expectNoSummand(op, "x", op.getX());
+    Summands own;
+    for (auto &[axis, split] : splits.lookup(op.getX()))
+      own.insert({axis, op});
+    if (Value sum = op.getSum()) {
+      const Summands before = summands.lookup(sum);
+      auto missing = [](const Summands &from, const Summands &in) {
+        return llvm::find_if(
+            from, [&](auto &each) { return !in.contains(each.first); });
+      };
+      const auto *left = missing(before, own), *right = missing(own, before);
+      const bool isBefore = left != before.end();
+      if (isBefore || right != own.end()) {
+        op.emitError() << "expected 'x' and the tensors of 'sum' to be split "
+                          "over the same axes, but only "
+                       << (isBefore ? "those of 'sum' are" : "'x' is")
+                       << " split over '"
+                       << (isBefore ? left->first : right->first)
+                       << "' (use two chains)";
+        failedAny = true;
+      }
+      for (auto &[axis, since] : before)
+        own.insert({axis, since});
+    }
+    summands[op.getNewSum()] = own;
+  }
+
   void visitCollective(Operation *op, Value x, Value y, int64_t id,
                        std::optional<int64_t> dim) {
     Splits out = splits.lookup(x);
@@ -310,6 +353,10 @@ private:
         .Case([&](ReduceScatterOp scatter) {
           visitCollective(scatter, scatter.getX(), scatter.getY(),
                           scatter.getGroup(), scatter.getAxis());
+        })
+        .Case([&](SumOfSquaresOp squares) { visitSquares(squares); })
+        .Case([&](ClipFactorOp clip) {
+          expectNoSummand(clip, "sum", clip.getSum());
         })
         .Case([&](func::ReturnOp end) { visitReturn(end); })
         .Default([&](Operation *other) { visitRelation(other); });

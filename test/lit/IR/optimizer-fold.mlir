@@ -33,3 +33,14 @@ func.func @rounded(%p: tensor<8xf32>, %g: tensor<8xf32>, %q: tensor<8xf8E4M3FN>,
   %p2 = te.sgd %p, %wide lr %lr : tensor<8xf32>, tensor<8xf32>
   return %p1, %p2 : tensor<8xf32>, tensor<8xf32>
 }
+
+// A factor multiplies in f32, so that the gradient may be read in its original type.
+// CHECK-LABEL: @widened_and_scaled
+// CHECK-NOT: arith.extf
+// CHECK: te.adamw %{{.*}}, %arg1, {{.*}} grad_scale %{{.*}} : tensor<8xf32>, tensor<8xbf16>
+func.func @widened_and_scaled(%p: tensor<8xf32>, %g: tensor<8xbf16>, %m: tensor<8xf32>, %lr: tensor<f32>, %t: tensor<f32>, %s: tensor<f32>) -> (tensor<8xf32>, tensor<8xf32>) {
+  %wide = arith.extf %g : tensor<8xbf16> to tensor<8xf32>
+  %p1, %m1, %v1 = te.adamw %p, %wide, %m, %m lr %lr step %t grad_scale %s : tensor<8xf32>, tensor<8xf32>
+  %sum = te.sgd %p1, %m1 lr %lr grad_scale %s : tensor<8xf32>, tensor<8xf32>
+  return %sum, %v1 : tensor<8xf32>, tensor<8xf32>
+}

@@ -63,3 +63,19 @@ func.func @sgd_c2_nesterov(%p: tensor<8xf32>, %g: tensor<8xf32>, %b: tensor<8xf3
   %a, %c = te.sgd %p, %g buffer %b lr %lr {nesterov} : tensor<8xf32>, tensor<8xf32>
   return
 }
+
+// -----
+
+func.func @clip_factor_c1(%s: tensor<f32>) {
+  // expected-error @below {{expected 'max_norm' to be above 0, but got 0.0}}
+  %norm, %factor = te.clip_factor %s {max_norm = 0.0 : f32}
+  return
+}
+
+// -----
+
+func.func @clip_factor_c1_nan(%s: tensor<f32>) {
+  // expected-error @below {{expected 'max_norm' to be above 0, but got nan}}
+  %norm, %factor = te.clip_factor %s {max_norm = 0x7fc00000 : f32}
+  return
+}

@@ -447,7 +447,7 @@ TEST_P(Agreement, Optimizers) {
           const Array param = makeArray("normal", paramType, count, 1);
           const Array grad = makeArray("normal", gradType, count, 2);
           const Array m = makeArray("normal", TE_RT_F32, count, 3);
-          const std::vector<float> lr{0.013f}, steps{step};
+          const std::vector<float> lr{0.013f}, steps{step}, scale{0.3f};
           for (int32_t moment : {TE_RT_F32, TE_RT_BF16}) {
             Array v = makeArray("normal", moment, count, 4);
             for (int64_t i = 0; i < count; ++i)
@@ -457,20 +457,47 @@ TEST_P(Agreement, Optimizers) {
                           0.1f, moment, 17),
                   {in(param.bytes), in(grad.bytes),
                    in(makeArray("normal", moment, count, 3).bytes), in(v.bytes),
-                   in(lr), in(steps)},
+                   in(lr), in(steps), none()},
+                  {{paramType, count}, {moment, count}, {moment, count}});
+            check("adamw of scaled gradients",
+                  TE_PLAN(adamw, count, paramType, gradType, 0.9f, 0.95f, 1e-8f,
+                          0.1f, moment, 17),
+                  {in(param.bytes), in(grad.bytes),
+                   in(makeArray("normal", moment, count, 3).bytes), in(v.bytes),
+                   in(lr), in(steps), in(scale)},
                   {{paramType, count}, {moment, count}, {moment, count}});
           }
           for (int32_t nesterov : {0, 1})
             check(
                 "sgd",
                 TE_PLAN(sgd, count, paramType, gradType, 0.9f, 0.1f, nesterov),
-                {in(param.bytes), in(grad.bytes), in(m.bytes), in(lr)},
+                {in(param.bytes), in(grad.bytes), in(m.bytes), in(lr), none()},
                 {{paramType, count}, {TE_RT_F32, count}});
           check("sgd without momentum",
                 TE_PLAN(sgd, count, paramType, gradType, 0.9f, 0.1f, 0),
-                {in(param.bytes), in(grad.bytes), none(), in(lr)},
+                {in(param.bytes), in(grad.bytes), none(), in(lr), in(scale)},
                 {{paramType, count}, {0, -1}});
         }
+}
+
+TEST_P(Agreement, NormsOfGradients) {
+  const std::vector<float> before{0.37f};
+  for (int64_t count : {1, 1000, 4096, 20011, 300001, 3000000})
+    for (int32_t type : kTypes)
+      for (const char *kind : kKinds) {
+        if (isLeftOut(count))
+          continue;
+        const Array x = makeArray(kind, type, count, 1);
+        const auto plan = TE_PLAN(sum_of_squares, count, type);
+        check(label("sum_of_squares", 1, count, type, kind), plan,
+              {in(x.bytes), none()}, {{TE_RT_F32, 1}});
+        check(label("sum_of_squares plus", 1, count, type, kind), plan,
+              {in(x.bytes), in(before)}, {{TE_RT_F32, 1}});
+      }
+  for (float sum : {0.0f, 1e-30f, 0.7f, 1e30f, INFINITY, NAN})
+    for (float maxNorm : {1e-20f, 1.0f, INFINITY})
+      check("clip_factor", TE_PLAN(clip_factor, maxNorm),
+            {in(std::vector<float>{sum})}, {{TE_RT_F32, 1}, {TE_RT_F32, 1}});
 }
 
 TEST_P(Agreement, Embeddings) {

@@ -387,7 +387,8 @@ TEST_P(Pointwise, OptimizerValues) {
                            epsilon, decay, TE_RT_F32, 0),
                    {in(param.bytes), in(grad.bytes), in(m.bytes), in(v.bytes),
                     in(std::vector<float>{lr}), in(std::vector<float>{step}),
-                    out(newParam.bytes), out(newM.bytes), out(newV.bytes)});
+                    none(), out(newParam.bytes), out(newM.bytes),
+                    out(newV.bytes)});
       const double b1 = beta1, b2 = beta2;
       const double c1 = 1 - std::pow(b1, step), c2 = 1 - std::pow(b2, step);
       for (int64_t i = 0; i < count && !HasFatalFailure(); ++i) {
@@ -414,7 +415,7 @@ TEST_P(Pointwise, OptimizerValues) {
         device().run(
             TE_PLAN(sgd, count, paramType, gradType, 0.9f, decay, nesterov),
             {in(param.bytes), in(grad.bytes), momentum ? in(buf.bytes) : none(),
-             in(std::vector<float>{lr}), out(newParam.bytes),
+             in(std::vector<float>{lr}), none(), out(newParam.bytes),
              momentum ? out(newBuf.bytes) : none()});
         for (int64_t i = 0; i < count && !HasFatalFailure(); ++i) {
           const double old = momentum ? 0.9f * buf.at(i) : 0;
@@ -454,8 +455,9 @@ TEST_P(Pointwise, AdamwRoundsMomentsStochastically) {
     device().run(TE_PLAN(adamw, count, TE_RT_F32, TE_RT_F32, 0.9f, 0.999f,
                          1e-8f, 0.1f, type, seed),
                  {in(param.bytes), in(grad.bytes), in(m.bytes), in(v.bytes),
-                  in(lr), in(std::vector<float>{step}), out(result[0].bytes),
-                  out(result[1].bytes), out(result[2].bytes)});
+                  in(lr), in(std::vector<float>{step}), none(),
+                  out(result[0].bytes), out(result[1].bytes),
+                  out(result[2].bytes)});
     return result;
   };
   const auto exact = update(TE_RT_F32, 0, 3), once = update(TE_RT_BF16, 0, 3);

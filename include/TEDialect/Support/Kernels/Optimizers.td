@@ -8,7 +8,8 @@ def MomentType : ParameterType<"I32", "f32 or bf16", "choice", "2, \"f32 or bf16
 def adamw : Kernel<Optimizers> {
   let Description = [{
     AdamW with decoupled weight decay, with all arithmetic in f32. `lr` and `step` (1
-    for the first step) are f32[1]. math::adamw has the expressions. The new parameter
+    for the first step) are f32[1]. math::adamw has the expressions; its gradient is
+    grad, or rn32(grad * grad_scale) if grad_scale, f32[1], is given. The new parameter
     is computed from moments in f32. New moments in bf16 are rounded stochastically,
     because rounded to nearest, v could not follow small gradients: the bits of a
     finite number, plus 16 random bits, without their low 16. Random bits are word
@@ -23,7 +24,7 @@ def adamw : Kernel<Optimizers> {
   let Buffers = (buffers In<["count"], "param_type">:$param, In<["count"], "grad_type">:$grad,
                          In<["count"], "moment_type">:$m, In<["count"], "moment_type">:$v,
                          In<["1"], "f32">:$lr,
-                         In<["1"], "f32">:$step, Out<["count"], "param_type">:$new_param,
+                         In<["1"], "f32">:$step, InOpt<["1"], "f32">:$grad_scale, Out<["count"], "param_type">:$new_param,
                          Out<["count"], "moment_type">:$new_m,
                          Out<["count"], "moment_type">:$new_v);
   let Reuses = [MayReuse<"new_param", "param">, MayReuse<"new_m", "m">, MayReuse<"new_v", "v">];
@@ -34,13 +35,38 @@ def sgd : Kernel<Optimizers> {
     SGD with an optional momentum buffer: g = grad + weight_decay * param;
     u = momentum * buf + g; new_param = param - lr * u, or with nesterov
     param - lr * (momentum * u + g). Arithmetic is in f32, as in math::sgd. An absent
-    buf counts as 0.
+    buf counts as 0. grad is multiplied by grad_scale as in adamw.
   }];
   let Parameters = (parameters Dim:$count, WideType:$param_type, WideType:$grad_type,
                                AnyFloat:$momentum, AnyFloat:$weight_decay, Flag:$nesterov);
   let Buffers = (buffers In<["count"], "param_type">:$param, In<["count"], "grad_type">:$grad,
                          InOpt<["count"], "f32">:$buf, In<["1"], "f32">:$lr,
+                         InOpt<["1"], "f32">:$grad_scale,
                          Out<["count"], "param_type">:$new_param,
                          OutOpt<["count"], "f32">:$new_buf);
   let Reuses = [MayReuse<"new_param", "param">, MayReuse<"new_buf", "buf">];
+}
+
+def sum_of_squares : Kernel<Optimizers> {
+  let Description = [{
+    new_sum = sum + the sum of x * x, in f32. An absent sum counts as 0. Runs of 4096
+    elements (the last one may be shorter) are each a lane sum with fmaf(x, x, acc).
+    The sum of x * x is the lane sum of the runs with acc + run. NaN and infinities
+    come through; a square or sum that overflows is infinite.
+  }];
+  let Parameters = (parameters Dim:$count, WideType:$type);
+  let Buffers = (buffers In<["count"], "type">:$x, InOpt<["1"], "f32">:$sum,
+                         Out<["1"], "f32">:$new_sum);
+  let Reuses = [MayReuse<"new_sum", "sum">];
+  let Workspace = "ceilDiv(count, kSquaresRun) * 4";
+}
+
+def clip_factor : Kernel<Optimizers> {
+  let Description = [{
+    norm = sqrt(sum) and factor = max_norm / (norm + 1e-6) in f32; a factor above 1 is 1.
+    NaN stays NaN.
+  }];
+  let Parameters = (parameters AnyFloat:$max_norm);
+  let Buffers = (buffers In<["1"], "f32">:$sum, Out<["1"], "f32">:$norm,
+                         Out<["1"], "f32">:$factor);
 }

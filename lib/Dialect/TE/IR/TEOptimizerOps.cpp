@@ -1,7 +1,7 @@
 //===- TEOptimizerOps.cpp - syntax and verifiers of parameter updates -----===//
 //
-// Both ops read `%param, %grad ... : type(param), type(grad)`. States have the
-// parameter's shape and are f32, unless te.adamw names another type.
+// The updates read `%param, %grad ... : type(param), type(grad)`. States have
+// the parameter's shape and are f32, unless te.adamw names another type.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,6 +18,20 @@ using namespace mlir::te;
 static RankedTensorType stateType(Type type) {
   return RankedTensorType::get(shapeOf(type),
                                Float32Type::get(type.getContext()));
+}
+
+/// Parses `grad_scale %factor` if there is one.
+static ParseResult
+parseGradScale(OpAsmParser &parser,
+               SmallVectorImpl<OpAsmParser::UnresolvedOperand> &scale) {
+  if (failed(parser.parseOptionalKeyword("grad_scale")))
+    return success();
+  return parser.parseOperand(scale.emplace_back());
+}
+
+static void printGradScale(OpAsmPrinter &printer, Value scale) {
+  if (scale)
+    printer << " grad_scale " << scale;
 }
 
 /// Parses attributes, then `: type(param), type(grad)`.
@@ -41,7 +55,7 @@ static void printAttributes(OpAsmPrinter &printer, UpdateOp op) {
   UpdateOp::populateDefaultProperties(op->getName(), defaults);
   auto values = cast<DictionaryAttr>(
       UpdateOp::getPropertiesAsAttr(op.getContext(), defaults));
-  SmallVector<StringRef> elided;
+  SmallVector<StringRef> elided = {"operandSegmentSizes"};
   for (NamedAttribute value : values)
     if (op->getAttr(value.getName()) == value.getValue())
       elided.push_back(value.getName());
@@ -79,15 +93,17 @@ LogicalResult SgdOp::fold(FoldAdaptor, SmallVectorImpl<OpFoldResult> &) {
   return readNarrowGradient(*this);
 }
 
-// %p, %g, %m, %v lr %lr step %t {...} : type(p), type(g) [, type(m)]
+// %p, %g, %m, %v lr %lr step %t [grad_scale %s] {...}
+//   : type(p), type(g) [, type(m)]
 ParseResult AdamWOp::parse(OpAsmParser &parser, OperationState &result) {
-  SmallVector<OpAsmParser::UnresolvedOperand> tensors;
+  SmallVector<OpAsmParser::UnresolvedOperand> tensors, gradScale;
   OpAsmParser::UnresolvedOperand lr, step;
   Type param, grad;
   SMLoc loc = parser.getCurrentLocation();
   if (parser.parseOperandList(tensors, 4) || parser.parseKeyword("lr") ||
       parser.parseOperand(lr) || parser.parseKeyword("step") ||
-      parser.parseOperand(step) || parseTypes(parser, result, param, grad))
+      parser.parseOperand(step) || parseGradScale(parser, gradScale) ||
+      parseTypes(parser, result, param, grad))
     return failure();
   Type state = stateType(param);
   if (succeeded(parser.parseOptionalComma()) && parser.parseType(state))
@@ -97,12 +113,14 @@ ParseResult AdamWOp::parse(OpAsmParser &parser, OperationState &result) {
   return failure(parser.resolveOperands(tensors, {param, grad, state, state},
                                         loc, result.operands) ||
                  parser.resolveOperands({lr, step}, {scalar, scalar}, loc,
-                                        result.operands));
+                                        result.operands) ||
+                 parser.resolveOperands(gradScale, scalar, result.operands));
 }
 
 void AdamWOp::print(OpAsmPrinter &printer) {
   printer << " " << getParam() << ", " << getGrad() << ", " << getM() << ", "
           << getV() << " lr " << getLr() << " step " << getStep();
+  printGradScale(printer, getGradScale());
   printAttributes(printer, *this);
   printer << " : " << getParam().getType() << ", " << getGrad().getType();
   if (getM().getType() != stateType(getParam().getType()))
@@ -135,9 +153,9 @@ LogicalResult AdamWOp::verify() {
   return verifyNonNegative(*this, "weight_decay", getWeightDecay());
 }
 
-// %p, %g [buffer %b] lr %lr {...} : type(p), type(g)
+// %p, %g [buffer %b] lr %lr [grad_scale %s] {...} : type(p), type(g)
 ParseResult SgdOp::parse(OpAsmParser &parser, OperationState &result) {
-  SmallVector<OpAsmParser::UnresolvedOperand> tensors;
+  SmallVector<OpAsmParser::UnresolvedOperand> tensors, gradScale;
   OpAsmParser::UnresolvedOperand buffer, lr;
   Type param, grad;
   SMLoc loc = parser.getCurrentLocation();
@@ -145,7 +163,8 @@ ParseResult SgdOp::parse(OpAsmParser &parser, OperationState &result) {
     return failure();
   bool hasBuffer = succeeded(parser.parseOptionalKeyword("buffer"));
   if ((hasBuffer && parser.parseOperand(buffer)) || parser.parseKeyword("lr") ||
-      parser.parseOperand(lr) || parseTypes(parser, result, param, grad))
+      parser.parseOperand(lr) || parseGradScale(parser, gradScale) ||
+      parseTypes(parser, result, param, grad))
     return failure();
   Type scalar = RankedTensorType::get({}, parser.getBuilder().getF32Type());
   result.addTypes(param);
@@ -156,7 +175,10 @@ ParseResult SgdOp::parse(OpAsmParser &parser, OperationState &result) {
     if (parser.resolveOperand(buffer, stateType(param), result.operands))
       return failure();
   }
-  return parser.resolveOperand(lr, scalar, result.operands);
+  result.getOrAddProperties<SgdOp::Properties>().setOperandSegmentSizes(
+      {1, 1, hasBuffer ? 1 : 0, 1, static_cast<int32_t>(gradScale.size())});
+  return failure(parser.resolveOperand(lr, scalar, result.operands) ||
+                 parser.resolveOperands(gradScale, scalar, result.operands));
 }
 
 void SgdOp::print(OpAsmPrinter &printer) {
@@ -164,6 +186,7 @@ void SgdOp::print(OpAsmPrinter &printer) {
   if (getBuffer())
     printer << " buffer " << getBuffer();
   printer << " lr " << getLr();
+  printGradScale(printer, getGradScale());
   printAttributes(printer, *this);
   printer << " : " << getParam().getType() << ", " << getGrad().getType();
 }
@@ -194,4 +217,13 @@ LogicalResult SgdOp::verify() {
     return emitOpError()
            << "expected 'nesterov' only with a 'momentum' above 0";
   return verifyNonNegative(*this, "weight_decay", getWeightDecay());
+}
+
+LogicalResult ClipFactorOp::verify() {
+  // clip_factor-c1
+  const double maxNorm = getMaxNorm().convertToDouble();
+  if (maxNorm > 0.0)
+    return success();
+  return emitOpError() << "expected 'max_norm' to be above 0, but got "
+                       << std::to_string(maxNorm);
 }

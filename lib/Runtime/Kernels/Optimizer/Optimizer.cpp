@@ -1,10 +1,12 @@
 //===- Optimizer.cpp - plans of the optimizers ----------------------------===//
 //
-// A launch is one kernel. Buffers that are not aligned are updated element by
-// element.
+// An update is one kernel. Buffers that are not aligned are updated element by
+// element. A sum of squares is two: one warp for each run, then one block that
+// adds the runs.
 //
 //===----------------------------------------------------------------------===//
 
+#include "Core/Workspaces.h"
 #include "Cuda/CudaBackend.h"
 
 #include "Kernels/Optimizer/optimizer_args.h"
@@ -43,6 +45,7 @@ Status plan_adamw(const CudaDevice &device, const adamw_params &params,
     args.v = buffers[b::v];
     args.lr = static_cast<const float *>(buffers[b::lr]);
     args.step = static_cast<const float *>(buffers[b::step]);
+    args.gradScale = static_cast<const float *>(buffers[b::grad_scale]);
     args.newParam = buffers[b::new_param];
     args.newM = buffers[b::new_m];
     args.newV = buffers[b::new_v];
@@ -68,12 +71,64 @@ Status plan_sgd(const CudaDevice &device, const sgd_params &params,
     args.grad = buffers[b::grad];
     args.buf = static_cast<const float *>(buffers[b::buf]);
     args.lr = static_cast<const float *>(buffers[b::lr]);
+    args.gradScale = static_cast<const float *>(buffers[b::grad_scale]);
     args.newParam = buffers[b::new_param];
     args.newBuf = static_cast<float *>(buffers[b::new_buf]);
     if (areAligned(
             {args.param, args.grad, args.buf, args.newParam, args.newBuf}))
       args.runs = params.count / kOptimizerRun;
     return launch(config, args);
+  });
+  return Status::ok();
+}
+
+Status plan_sum_of_squares(const CudaDevice &device,
+                           const sum_of_squares_params &params,
+                           std::unique_ptr<Plan> *plan) {
+  namespace b = sum_of_squares_buffers;
+  static_assert(kSquaresRunLength == te_table::kernel_rows::kSquaresRun);
+  const int64_t runs = ceilDiv(params.count, kSquaresRunLength);
+  LaunchConfig gather, finish;
+  TE_RT_RETURN_IF_FAILED(
+      findTyped(device, "te_sum_of_squares", {params.type}, &gather));
+  gather.block = kOptimizerBlock;
+  TE_RT_RETURN_IF_FAILED(setGrid(ceilDiv(runs, kSquaresRunsPerBlock), &gather));
+  TE_RT_RETURN_IF_FAILED(finish.find(device, "te_sum_of_squares_finish"));
+  finish.block = kOptimizerBlock;
+  *plan = makeWorkspacePlan(
+      device, workspaceBytes(params),
+      [=](Launcher launch, void *const *buffers, void *workspace) {
+        auto *sums = static_cast<float *>(workspace);
+        const void *x = buffers[b::x];
+        TE_RT_RETURN_IF_FAILED(
+            launch(gather, SquaresArgs{.x = x,
+                                       .runs = sums,
+                                       .count = params.count,
+                                       .aligned = areAligned({x})}));
+        return launch(finish,
+                      SquaresFinishArgs{
+                          .runs = sums,
+                          .sum = static_cast<const float *>(buffers[b::sum]),
+                          .newSum = static_cast<float *>(buffers[b::new_sum]),
+                          .numRuns = runs});
+      });
+  return Status::ok();
+}
+
+Status plan_clip_factor(const CudaDevice &device,
+                        const clip_factor_params &params,
+                        std::unique_ptr<Plan> *plan) {
+  namespace b = clip_factor_buffers;
+  LaunchConfig config;
+  TE_RT_RETURN_IF_FAILED(config.find(device, "te_clip_factor"));
+  config.block = 1;
+  *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
+    return launch(
+        config,
+        ClipFactorArgs{.sum = static_cast<const float *>(buffers[b::sum]),
+                       .norm = static_cast<float *>(buffers[b::norm]),
+                       .factor = static_cast<float *>(buffers[b::factor]),
+                       .maxNorm = params.max_norm});
   });
   return Status::ok();
 }

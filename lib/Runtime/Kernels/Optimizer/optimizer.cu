@@ -1,17 +1,30 @@
-//===- optimizer.cu - AdamW and SGD ---------------------------------------===//
+//===- optimizer.cu - AdamW, SGD and the norm of gradients ----------------===//
 //
 // te_adamw_<param>_<grad>_<moment> and te_sgd_<param>_<grad>: one pass over all
 // state. The formulas are in Core/Formulas.h; these kernels only load and
-// store.
+// store. te_sum_of_squares_<type> sums a run of 4096 elements in the lanes of a
+// warp, and te_sum_of_squares_finish adds the runs in one block.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Core/Formulas.h"
 #include "Kernels/Device/elements.cuh"
+#include "Kernels/Norm/lane_sum.cuh"
 #include "Kernels/Optimizer/optimizer_args.h"
 
 namespace te::rt::cuda {
 namespace {
+
+/// Multiplies the gradients of a run by `scale`, if there is one.
+template <int N>
+__device__ __forceinline__ void scaleGrads(float (&grad)[N], bool hasScale,
+                                           float scale) {
+  if (hasScale) {
+#pragma unroll
+    for (int k = 0; k < N; ++k)
+      grad[k] = grad[k] * scale;
+  }
+}
 
 template <typename Param, typename Grad, typename Moment, int N>
 struct AdamwBody {
@@ -21,7 +34,7 @@ struct AdamwBody {
     Run<Moment, N> m, v;
   };
   const AdamwArgs &args;
-  float step, lr = 0, correction1 = 0, correction2 = 0;
+  float step, lr = 0, correction1 = 0, correction2 = 0, gradScale = 1;
 
   __device__ __forceinline__ Loaded load(int64_t i) const {
     Loaded loaded;
@@ -42,6 +55,7 @@ struct AdamwBody {
     loaded.grad.unpack(grad);
     loaded.m.unpack(m);
     loaded.v.unpack(v);
+    scaleGrads(grad, args.gradScale != nullptr, gradScale);
 #pragma unroll
     for (int k = 0; k < N; ++k)
       param[k] = math::adamw(args.params, param[k], grad[k], m[k], v[k], lr,
@@ -79,9 +93,10 @@ __device__ __forceinline__ void adamw(const AdamwArgs &args) {
   runs.lr = *args.lr;
   runs.correction1 = corrections[0];
   runs.correction2 = corrections[1];
+  runs.gradScale = args.gradScale ? *args.gradScale : 1.0f;
   stream.finish(runs);
-  AdamwBody<Param, Grad, Moment, 1> elements{args, step, runs.lr,
-                                             corrections[0], corrections[1]};
+  AdamwBody<Param, Grad, Moment, 1> elements{
+      args, step, runs.lr, corrections[0], corrections[1], runs.gradScale};
   streamElements(args.runs * kOptimizerRun, args.params.count, elements);
 }
 
@@ -92,7 +107,7 @@ template <typename Param, typename Grad, int N> struct SgdBody {
     Run<float, N> buf;
   };
   const SgdArgs &args;
-  float lr;
+  float lr, gradScale;
 
   __device__ __forceinline__ Loaded load(int64_t i) const {
     Loaded loaded;
@@ -110,6 +125,7 @@ template <typename Param, typename Grad, int N> struct SgdBody {
     loaded.param.unpack(param);
     loaded.grad.unpack(grad);
     loaded.buf.unpack(buf);
+    scaleGrads(grad, args.gradScale != nullptr, gradScale);
 #pragma unroll
     for (int k = 0; k < N; ++k) {
       buf[k] = args.buf ? buf[k] : 0.0f;
@@ -125,16 +141,93 @@ template <typename Param, typename Grad, int N> struct SgdBody {
 template <typename Param, typename Grad>
 __device__ __forceinline__ void sgd(const SgdArgs &args) {
   const float lr = *args.lr;
-  SgdBody<Param, Grad, kOptimizerRun> runs{args, lr};
+  const float gradScale = args.gradScale ? *args.gradScale : 1.0f;
+  SgdBody<Param, Grad, kOptimizerRun> runs{args, lr, gradScale};
   streamRuns<kOptimizerUnroll>(args.runs, runs);
-  SgdBody<Param, Grad, 1> elements{args, lr};
+  SgdBody<Param, Grad, 1> elements{args, lr, gradScale};
   streamElements(args.runs * kOptimizerRun, args.params.count, elements);
+}
+
+/// Loads that a thread issues before it squares the first.
+constexpr int kSquaresLoads = 8;
+
+template <typename T, int V>
+__device__ __forceinline__ float squaresOfRun(const T *x, int count) {
+  LaneSum<V> sum;
+  for (int begin = 0; begin < count; begin += kSquaresLoads * 32 * V) {
+    Run<T, V> runs[kSquaresLoads];
+    forRuns<V, kSquaresLoads>(
+        begin, count, [&](int r, int i) { runs[r] = Run<T, V>::load(x + i); });
+    forRuns<V, kSquaresLoads>(begin, count, [&](int r, int) {
+      float values[V];
+      runs[r].unpack(values);
+#pragma unroll
+      for (int k = 0; k < V; ++k) {
+        float &acc = sum.acc[(r * V + k) % 8];
+        acc = fmaf(values[k], values[k], acc);
+      }
+    });
+  }
+  return sum.total();
+}
+
+template <typename T>
+__device__ __forceinline__ void sumOfSquares(const SquaresArgs &args) {
+  const int64_t run = static_cast<int64_t>(blockIdx.x) * kSquaresRunsPerBlock +
+                      threadIdx.x / 32;
+  const int64_t first = run * kSquaresRunLength;
+  if (first >= args.count)
+    return;
+  const int64_t left = args.count - first;
+  const int count =
+      left < kSquaresRunLength ? static_cast<int>(left) : kSquaresRunLength;
+  const T *x = static_cast<const T *>(args.x) + first;
+  const bool vectors = args.aligned && count % runLength<T> == 0;
+  const float sum = vectors ? squaresOfRun<T, runLength<T>>(x, count)
+                            : squaresOfRun<T, 1>(x, count);
+  if (threadIdx.x % 32 == 0)
+    args.runs[run] = sum;
 }
 
 } // namespace
 } // namespace te::rt::cuda
 
+using namespace te::rt;
 using namespace te::rt::cuda;
+
+extern "C" __global__ void __launch_bounds__(kOptimizerBlock)
+    te_sum_of_squares_finish(const __grid_constant__ SquaresFinishArgs args) {
+  static_assert(kOptimizerBlock == kLanes);
+  __shared__ float lanes[kLanes];
+  float acc = 0.0f;
+#pragma unroll 8
+  for (int64_t run = threadIdx.x; run < args.numRuns; run += kLanes)
+    acc += args.runs[run];
+  lanes[threadIdx.x] = acc;
+  for (int s = kLanes / 2; s != 0; s /= 2) {
+    __syncthreads();
+    if (threadIdx.x < s)
+      lanes[threadIdx.x] += lanes[threadIdx.x + s];
+  }
+  if (threadIdx.x == 0)
+    *args.newSum = (args.sum ? *args.sum : 0.0f) + lanes[0];
+}
+
+extern "C" __global__ void __launch_bounds__(1)
+    te_clip_factor(const __grid_constant__ ClipFactorArgs args) {
+  const float norm = sqrtf(*args.sum);
+  *args.norm = norm;
+  *args.factor = math::clipFactor(norm, args.maxNorm);
+}
+
+#define TE_SQUARES(type, T)                                                    \
+  extern "C" __global__ void __launch_bounds__(kOptimizerBlock)                \
+      te_sum_of_squares_##type(const __grid_constant__ SquaresArgs args) {     \
+    sumOfSquares<T>(args);                                                     \
+  }
+TE_SQUARES(f32, float)
+TE_SQUARES(bf16, bf16)
+TE_SQUARES(f16, f16)
 
 #define TE_ADAMW(param, grad, moment, Param, Grad, Moment)                     \
   extern "C" __global__ void __launch_bounds__(kOptimizerBlock)                \

@@ -20,8 +20,9 @@ struct AdamwArgs {
   const void *grad;
   const void *m;
   const void *v;
-  const float *lr;   // [1]
-  const float *step; // [1]
+  const float *lr;        // [1]
+  const float *step;      // [1]
+  const float *gradScale; // [1] or null
   void *newParam;
   void *newM;
   void *newV;
@@ -32,17 +33,44 @@ struct SgdArgs {
   sgd_params params;
   const void *param;
   const void *grad;
-  const float *buf; // or null: 0
-  const float *lr;  // [1]
+  const float *buf;       // or null: 0
+  const float *lr;        // [1]
+  const float *gradScale; // [1] or null
   void *newParam;
   float *newBuf; // or null
   int64_t runs;  // as above
+};
+
+/// A warp sums a run, which is the last one if it is shorter.
+struct SquaresArgs {
+  const void *x; // [count]
+  float *runs;   // one sum for each run
+  int64_t count;
+  bool aligned; // 16-byte accesses of whole runs are
+};
+
+struct SquaresFinishArgs {
+  const float *runs; // [numRuns]
+  const float *sum;  // [1] or null: 0
+  float *newSum;     // [1], may be `sum`
+  int64_t numRuns;
+};
+
+struct ClipFactorArgs {
+  const float *sum; // [1]
+  float *norm;      // [1]
+  float *factor;    // [1]
+  float maxNorm;
 };
 
 inline constexpr int kOptimizerBlock = 256;
 /// Elements of a vector access, and vector accesses of one thread.
 inline constexpr int kOptimizerRun = 4;
 inline constexpr int kOptimizerUnroll = 2;
+
+/// Elements of a run of sum_of_squares, and runs of a block.
+inline constexpr int kSquaresRunLength = 4096;
+inline constexpr int kSquaresRunsPerBlock = kOptimizerBlock / 32;
 
 } // namespace te::rt::cuda
 

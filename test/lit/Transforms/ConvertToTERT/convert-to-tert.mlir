@@ -56,7 +56,7 @@ func.func @adamw(%p: tensor<64xf32> {te.name = "p"}, %g: tensor<64xbf16> {te.nam
                  %v: tensor<64xf32> {te.name = "v"}, %lr: tensor<f32> {te.name = "lr"}, %t: tensor<f32> {te.name = "t"})
     -> (tensor<64xf32> {te.name = "p"}, tensor<64xf32> {te.name = "m"}, tensor<64xf32> {te.name = "v"}) {
   // CHECK-NOT: tert.alloc
-  // CHECK: tert.launch "adamw" {{.*}}(%[[P]], %[[G]], %[[M]], %[[V]], %[[LR]], %[[T]], %[[P]], %[[M]], %[[V]])
+  // CHECK: tert.launch "adamw" {{.*}}(%[[P]], %[[G]], %[[M]], %[[V]], %[[LR]], %[[T]], %{{[^,]*}}, %[[P]], %[[M]], %[[V]])
   %p1, %m1, %v1 = te.adamw %p, %g, %m, %v lr %lr step %t : tensor<64xf32>, tensor<64xbf16>
   // CHECK-NOT: copy
   return %p1, %m1, %v1 : tensor<64xf32>, tensor<64xf32>, tensor<64xf32>
@@ -74,6 +74,24 @@ func.func @optimizer_parameters(%p: tensor<64xf32> {te.name = "p"}, %g: tensor<6
   // CHECK: tert.launch "sgd" {{{.*}}nesterov = 1 : i32,
   %p2, %b1 = te.sgd %p, %g buffer %b lr %lr {momentum = 0.9 : f32, nesterov} : tensor<64xf32>, tensor<64xf32>
   return %p1, %m1, %v1, %p2, %b1 : tensor<64xf32>, tensor<64xbf16>, tensor<64xbf16>, tensor<64xf32>, tensor<64xf32>
+}
+
+// -----
+
+// A chain of sums is one buffer, and the update takes the factor.
+// CHECK-LABEL: func.func @clipping
+// CHECK-SAME: (%[[P:[^:]*]]: !tert.buffer<256>, %[[G:[^:]*]]: !tert.buffer<128>, %[[H:[^:]*]]: !tert.buffer<64>, %[[LR:[^:]*]]: !tert.buffer<4>,
+func.func @clipping(%p: tensor<64xf32> {te.name = "p"}, %g: tensor<64xbf16> {te.name = "g"}, %h: tensor<16xf32> {te.name = "h"}, %lr: tensor<f32> {te.name = "lr"})
+    -> (tensor<64xf32> {te.name = "p"}, tensor<f32> {te.name = "norm"}) {
+  // CHECK: tert.launch "sum_of_squares" {count = 64 : i64, type = 1 : i32}(%[[G]], %{{[^,]*}}, %[[S1:[^)]*]])
+  // CHECK: tert.launch "sum_of_squares" {count = 16 : i64, type = 0 : i32}(%[[H]], %[[S1]], %[[S2:[^)]*]])
+  // CHECK: tert.launch "clip_factor" {max_norm = 5.000000e-01 : f32}(%[[S2]], %{{[^,]*}}, %[[F:[^)]*]])
+  // CHECK: tert.launch "sgd" {{.*}}(%[[P]], %[[G]], %{{[^,]*}}, %[[LR]], %[[F]], %[[P]],
+  %s1 = te.sum_of_squares %g : tensor<64xbf16>
+  %s2 = te.sum_of_squares %h plus %s1 : tensor<16xf32>
+  %norm, %factor = te.clip_factor %s2 {max_norm = 0.5 : f32}
+  %p1 = te.sgd %p, %g lr %lr grad_scale %factor : tensor<64xf32>, tensor<64xbf16>
+  return %p1, %norm : tensor<64xf32>, tensor<f32>
 }
 
 // -----

@@ -252,3 +252,44 @@ module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size
     return %n : tensor<4xf32>
   }
 }
+
+// -----
+
+// A norm needs the squares of all parts.
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 2>]} {
+  func.func @norm_of_a_part(%g: tensor<128x256xf32> {te.sharding = [#te.shard<axis = 0, group = 0>]}) -> tensor<f32> {
+    // expected-note @below {{'te.sum_of_squares' sums over what is split here}}
+    %s = te.sum_of_squares %g : tensor<128x256xf32>
+    // expected-error @below {{expected 'sum' to be summed over 'dp' (te.all_reduce), but it is one rank's summand}}
+    %norm, %factor = te.clip_factor %s {max_norm = 1.0 : f32}
+    return %factor : tensor<f32>
+  }
+}
+
+// -----
+
+// It needs the squares of sums and not of summands.
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 2>]} {
+  func.func @squares_of_summands(%dy: tensor<128x256xf32> {te.sharding = [#te.shard<axis = 0, group = 0>]}) -> tensor<f32> {
+    // expected-note @below {{'te.bias_grad' sums over what is split here}}
+    %d = te.bias_grad %dy : tensor<128x256xf32> -> tensor<256xf32>
+    // expected-error @below {{expected 'x' to be summed over 'dp' (te.all_reduce), but it is one rank's summand}}
+    %s = te.sum_of_squares %d : tensor<256xf32>
+    return %s : tensor<f32>
+  }
+}
+
+// -----
+
+// A chain of parts and whole tensors would count the squares of whole tensors on every rank.
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 2>]} {
+  func.func @chains(%part: tensor<128x256xf32> {te.sharding = [#te.shard<axis = 0, group = 0>]}, %whole: tensor<256xf32>) -> (tensor<f32>, tensor<f32>) {
+    %s1 = te.sum_of_squares %part : tensor<128x256xf32>
+    // expected-error @below {{expected 'x' and the tensors of 'sum' to be split over the same axes, but only those of 'sum' are split over 'dp' (use two chains)}}
+    %s2 = te.sum_of_squares %whole plus %s1 : tensor<256xf32>
+    %s3 = te.sum_of_squares %whole : tensor<256xf32>
+    // expected-error @below {{expected 'x' and the tensors of 'sum' to be split over the same axes, but only 'x' is split over 'dp' (use two chains)}}
+    %s4 = te.sum_of_squares %part plus %s3 : tensor<128x256xf32>
+    return %s2, %s4 : tensor<f32>, tensor<f32>
+  }
+}

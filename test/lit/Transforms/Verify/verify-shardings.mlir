@@ -67,3 +67,23 @@ module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size
     return %n, %u, %h : tensor<256x256xbf16>, tensor<128x256xbf16>, tensor<256x256xbf16>
   }
 }
+
+// -----
+
+// Squares of parts are summed over the ranks, those of whole tensors are not, and both are added.
+// CHECK-LABEL: @global_norm
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 2>]} {
+  func.func @global_norm(%part: tensor<128x256xbf16> {te.sharding = [#te.shard<axis = 0, group = 0>]}, %x: tensor<128x256xbf16> {te.sharding = [#te.shard<axis = 0, group = 0>]}, %dy: tensor<128x256xbf16> {te.sharding = [#te.shard<axis = 0, group = 0>]})
+      -> (tensor<f32> {te.name = "norm"}) {
+    %d = te.linear_wgrad %dy, %x : tensor<128x256xbf16>, tensor<128x256xbf16> -> tensor<256x256xbf16>
+    %shard = te.reduce_scatter %d group 0 axis 0 : tensor<256x256xbf16> -> tensor<128x256xbf16>
+    %s0 = te.sum_of_squares %part : tensor<128x256xbf16>
+    %s1 = te.sum_of_squares %shard plus %s0 : tensor<128x256xbf16>
+    %parts = te.all_reduce %s1 group 0 : tensor<f32>
+    %whole = te.all_reduce %d group 0 : tensor<256x256xbf16>
+    %s2 = te.sum_of_squares %whole : tensor<256x256xbf16>
+    %sum = arith.addf %parts, %s2 : tensor<f32>
+    %norm, %factor = te.clip_factor %sum {max_norm = 1.0 : f32}
+    return %norm : tensor<f32>
+  }
+}

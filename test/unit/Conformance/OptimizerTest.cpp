@@ -1,0 +1,180 @@
+//===- OptimizerTest.cpp - norms of gradients and what clips by them ------===//
+//
+// The order of a sum of squares is computed here again, from its definition, so
+// that sums are compared to the bit. Values of the updates are in
+// PointwiseTest.cpp.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Conformance/Harness.h"
+#include "Conformance/Oracle.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+using namespace te::conformance;
+
+namespace {
+
+constexpr int32_t kTypes[] = {TE_RT_F32, TE_RT_BF16, TE_RT_F16};
+
+class Optimizer : public BackendTest {
+protected:
+  float sumOfSquares(const Array &x, const Buffer &before, int offset = 0) {
+    std::vector<float> sum(1);
+    device().run(
+        TE_PLAN(sum_of_squares, static_cast<int64_t>(x.size()), x.type),
+        {unaligned(in(x.bytes), offset), before, out(sum)});
+    return sum[0];
+  }
+};
+
+/// The lane sum of the page of kernels: 256 lanes, then a halving tree.
+template <typename Step> float laneSum(int64_t count, Step step) {
+  std::array<float, 256> lanes{};
+  for (int64_t i = 0; i < count; ++i)
+    lanes[i % 256] = step(lanes[i % 256], i);
+  for (size_t half = 128; half != 0; half /= 2)
+    for (size_t i = 0; i < half; ++i)
+      lanes[i] = lanes[i] + lanes[i + half];
+  return lanes[0];
+}
+
+float squaresOf(const Array &x) {
+  const auto count = static_cast<int64_t>(x.size());
+  std::vector<float> runs;
+  for (int64_t first = 0; first < count; first += 4096)
+    runs.push_back(laneSum(
+        std::min<int64_t>(4096, count - first), [&](float acc, int64_t i) {
+          const auto value = static_cast<float>(x.at(first + i));
+          return std::fma(value, value, acc);
+        }));
+  return laneSum(static_cast<int64_t>(runs.size()),
+                 [&](float acc, int64_t i) { return acc + runs[i]; });
+}
+
+TEST_P(Optimizer, SumsOfSquares) {
+  const std::vector<float> before{2.7f};
+  for (int64_t count : {0, 1, 255, 4095, 4096, 4104, 40000, 1050000})
+    for (int32_t type : kTypes) {
+      if (count > 100000 && type != TE_RT_BF16)
+        continue;
+      const Array x = makeArray("normal", type, count, 1);
+      const float expected = squaresOf(x);
+      EXPECT_EQ(sumOfSquares(x, none()), expected) << count << " " << type;
+      EXPECT_EQ(sumOfSquares(x, in(before)), 2.7f + expected);
+      // Addresses without the alignment of vectors give the same bits.
+      EXPECT_EQ(sumOfSquares(x, none(), type == TE_RT_F32 ? 4 : 2), expected);
+      // Squares are not negative, so each of the at most 16 + 8 + 2 + 8 + 1
+      // roundings that a square passes through is relative to the sum.
+      double exact = 0;
+      for (int64_t i = 0; i < count; ++i)
+        exact += x.at(i) * x.at(i);
+      EXPECT_NEAR(expected, exact, 36 * 0x1p-24 * exact);
+    }
+}
+
+TEST_P(Optimizer, SumsOfSquaresInPlaceAndOutOfRange) {
+  Array x(TE_RT_F32, std::vector<double>(5000, -2.0));
+  std::vector<float> sum{1.0f}, before{1.0f};
+  device().run(TE_PLAN(sum_of_squares, 5000, TE_RT_F32),
+               {in(x.bytes), in(before), outOn(1, sum)});
+  EXPECT_EQ(sum[0], 20001.0f);
+  x.set(4999, 3e38);
+  EXPECT_EQ(sumOfSquares(x, none()), INFINITY);
+  x.set(17, -INFINITY);
+  EXPECT_EQ(sumOfSquares(x, none()), INFINITY);
+  x.set(4098, NAN);
+  EXPECT_TRUE(std::isnan(sumOfSquares(x, none())));
+  x = Array(TE_RT_F32, std::vector<double>(3, -0.0));
+  EXPECT_FALSE(std::signbit(sumOfSquares(x, none())));
+  const std::vector<float> nan{NAN};
+  EXPECT_TRUE(std::isnan(sumOfSquares(x, in(nan))));
+}
+
+TEST_P(Optimizer, ClipFactors) {
+  auto factors = [&](float sum, float maxNorm) {
+    std::vector<float> norm(1), factor(1);
+    device().run(TE_PLAN(clip_factor, maxNorm),
+                 {in(std::vector<float>{sum}), out(norm), out(factor)});
+    return std::pair(norm[0], factor[0]);
+  };
+  for (float sum : {0.0f, 1e-40f, 0.5f, 3.0f, 1e30f})
+    for (float maxNorm : {1e-20f, 0.1f, 1.0f, 1e20f}) {
+      const auto [norm, factor] = factors(sum, maxNorm);
+      // f64 holds a root and a quotient well enough to round it to f32.
+      const auto root = static_cast<float>(std::sqrt(static_cast<double>(sum)));
+      EXPECT_EQ(norm, root);
+      const float divisor = root + 1e-6f;
+      EXPECT_EQ(factor,
+                std::min(1.0f, static_cast<float>(static_cast<double>(maxNorm) /
+                                                  divisor)));
+    }
+  EXPECT_EQ(factors(INFINITY, 1.0f), std::pair(INFINITY, 0.0f));
+  EXPECT_EQ(factors(3.0f, INFINITY).second, 1.0f);
+  EXPECT_TRUE(std::isnan(factors(INFINITY, INFINITY).second));
+  EXPECT_TRUE(std::isnan(factors(NAN, 1.0f).first));
+  EXPECT_TRUE(std::isnan(factors(NAN, 1.0f).second));
+}
+
+// An update with a factor is the update by gradients that were multiplied in
+// f32 before, to the bit.
+TEST_P(Optimizer, ScaledGradients) {
+  const int64_t count = 2051;
+  const std::vector<float> lr{0.01f}, step{3};
+  const Array param = makeArray("normal", TE_RT_F32, count, 1);
+  const Array buf = makeArray("normal", TE_RT_F32, count, 3);
+  for (int32_t gradType : kTypes)
+    for (float factor : {1.0f, 0.3f, 0.0f, NAN}) {
+      const std::vector<float> scale{factor};
+      const Array grad = makeArray("wide", gradType, count, 2);
+      Array scaled(TE_RT_F32, count);
+      for (int64_t i = 0; i < count; ++i)
+        scaled.set(i, static_cast<float>(grad.at(i)) * factor);
+      for (int32_t moment : {TE_RT_F32, TE_RT_BF16})
+        for (int offset : {0, 4}) {
+          const Array m = makeArray("normal", moment, count, 3);
+          const Array v(moment, std::vector<double>(count, 1.0));
+          auto update = [&](const Array &by, Buffer with) {
+            std::array<Array, 3> result{Array(TE_RT_F32, count),
+                                        Array(moment, count),
+                                        Array(moment, count)};
+            device().run(TE_PLAN(adamw, count, TE_RT_F32, by.type, 0.9f, 0.999f,
+                                 1e-8f, 0.1f, moment, 7),
+                         {unaligned(in(param.bytes), offset), in(by.bytes),
+                          in(m.bytes), in(v.bytes), in(lr), in(step), with,
+                          out(result[0].bytes), out(result[1].bytes),
+                          out(result[2].bytes)});
+            return result;
+          };
+          const auto expected = update(scaled, none()),
+                     actual = update(grad, in(scale));
+          for (int i = 0; i < 3; ++i)
+            EXPECT_TRUE(sameBits(expected[i], actual[i]))
+                << "adamw " << gradType << " " << moment << " " << factor;
+        }
+      for (bool momentum : {false, true}) {
+        auto update = [&](const Array &by, Buffer with) {
+          std::array<Array, 2> result{Array(TE_RT_F32, count),
+                                      Array(TE_RT_F32, momentum ? count : 0)};
+          device().run(TE_PLAN(sgd, count, TE_RT_F32, by.type,
+                               momentum ? 0.9f : 0.0f, 0.1f, momentum),
+                       {in(param.bytes), in(by.bytes),
+                        momentum ? in(buf.bytes) : none(), in(lr), with,
+                        out(result[0].bytes),
+                        momentum ? out(result[1].bytes) : none()});
+          return result;
+        };
+        const auto expected = update(scaled, none()),
+                   actual = update(grad, in(scale));
+        for (int i = 0; i < 2; ++i)
+          EXPECT_TRUE(sameBits(expected[i], actual[i]))
+              << "sgd " << gradType << " " << momentum << " " << factor;
+      }
+    }
+}
+
+TE_FOR_EACH_BACKEND(Optimizer);
+
+} // namespace
