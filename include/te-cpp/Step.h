@@ -24,6 +24,8 @@
 #include "Support/StepFile.h"
 #include "TEDialect/Runtime/te_runtime.h"
 
+#include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -177,26 +179,41 @@ public:
   }
 
   /// Sets vectors of parameters to ones and matrices to normal(0,
-  /// 1/sqrt(columns)). Other states start as the step says, or as zeros.
+  /// 1/sqrt(columns)), also parameters that are no state. Other states start as
+  /// the step says, or as zeros. Throws before it sets anything where a
+  /// parameter is neither f32, bf16 nor f16.
   void initialize(uint64_t seed) {
+    std::vector<int> filled = states;
+    // After the states, whose values thus do not depend on the others.
+    for (int i = 0; i < signature->num_arguments; ++i)
+      if (isWeight(i) && signature->arguments[i].role == TE_RT_ARGUMENT &&
+          std::find(states.begin(), states.end(), i) == states.end())
+        filled.push_back(i);
+    for (int i : filled)
+      require(!isWeight(i) || isFloat(signature->arguments[i].dtype),
+              "expected parameter '" +
+                  std::string(signature->arguments[i].name) +
+                  "' to be f32, bf16 or f16, but got " +
+                  signature->arguments[i].value_type + "; set it by name");
     std::mt19937_64 random(seed);
     const auto uniform = [&] {
       return double((random() >> 11) + 1) / 9007199254740993.0;
     };
-    for (int i : states) {
+    for (int i : filled) {
       const te_rt_argument_info &info = signature->arguments[i];
       Bytes bytes(info.bytes);
-      const bool isMatrix = info.flags & TE_RT_IS_WEIGHT && info.rank > 1;
-      if (info.dtype == TE_RT_F32)
-        for (size_t at = 0; at < bytes.size(); at += sizeof(float)) {
+      const size_t size = info.dtype == TE_RT_F32 ? 4 : 2;
+      if (isFloat(info.dtype))
+        for (size_t at = 0; at < bytes.size(); at += size) {
           float value = info.flags & TE_RT_HAS_INIT ? info.init : 0.0f;
-          if (isMatrix)
+          if (isWeight(i) && info.rank > 1)
             value = float(std::sqrt(-2 * std::log(uniform()) /
                                     double(info.shape[info.rank - 1])) *
                           std::cos(2 * M_PI * uniform()));
-          else if (info.flags & TE_RT_IS_WEIGHT)
+          else if (isWeight(i))
             value = 1.0f;
-          std::memcpy(&bytes[at], &value, sizeof(float));
+          const uint32_t bits = encode(info.dtype, value);
+          std::memcpy(&bytes[at], &bits, size);
         }
       write(i, bytes.data(), bytes.size());
     }
@@ -303,6 +320,31 @@ private:
     check(te_rt_copy_to_host(context, bytes.data(), pointers[i], bytes.size()));
     return bytes;
   }
+  bool isWeight(int i) const {
+    return signature->arguments[i].flags & TE_RT_IS_WEIGHT;
+  }
+  static bool isFloat(int32_t dtype) {
+    return dtype == TE_RT_F32 || dtype == TE_RT_BF16 || dtype == TE_RT_F16;
+  }
+  /// The bits of a finite number, rounded to the nearest one of the type: ties
+  /// to even.
+  static uint32_t encode(int32_t dtype, float value) {
+    const uint32_t bits = std::bit_cast<uint32_t>(value);
+    if (dtype == TE_RT_F32)
+      return bits;
+    if (dtype == TE_RT_BF16)
+      return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    // f16. Numbers below 2^-14 have the spacing 2^-24, which is also that of
+    // the f32 from 0.5 on after the fraction.
+    const uint32_t sign = bits >> 16 & 0x8000;
+    const float size = std::fabs(value);
+    if (size < 0x1p-14f)
+      return sign | (std::bit_cast<uint32_t>(size + 0.5f) & 0x7ff);
+    const uint32_t magnitude = std::bit_cast<uint32_t>(size) - (112u << 23);
+    return sign |
+           std::min((magnitude + 0xfff + (magnitude >> 13 & 1)) >> 13, 0x7c00u);
+  }
+
   /// The name of the type in safetensors.
   static const char *typeName(const te_rt_argument_info &info) {
     static constexpr const char *names[] = {
