@@ -54,7 +54,7 @@ TEST_F(AlgorithmCacheFile, KeepsTheEntriesOfAllProcesses) {
     EXPECT_TRUE(cache.find(problemOf(m)).has_value()) << m;
 }
 
-// A FIFO without a writer would block a reader for ever.
+// A FIFO without a writer would block a reader forever.
 TEST_F(AlgorithmCacheFile, DoesNotWaitForAFifo) {
   const std::string file = AlgorithmCache("machine").file();
   std::filesystem::create_directories(
