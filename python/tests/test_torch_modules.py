@@ -463,6 +463,41 @@ def test_sizes_of_groups_may_be_a_row_of_a_table():
         assert torch.equal(layer(x, sizes), layer(x, sizes.tolist()))
 
 
+class Around(torch.nn.Module):
+    """Modules of te beside a layer of torch.nn."""
+
+    def __init__(self):
+        super().__init__()
+        self.one = te.Linear(64, 64)
+        self.two = te.LayerNormMLP(64, 128, normalization="RMSNorm", activation="swiglu")
+        self.groups = te.GroupedLinear(2, 64, 64, alignment=16)
+        self.last = torch.nn.Linear(64, 64)
+
+    def forward(self, x):
+        return self.last(self.groups(self.two(self.one(x)), [16, 16]).relu())
+
+
+@pytest.mark.filterwarnings("error:(te|Dynamo)")
+@pytest.mark.parametrize("recipe", [None, te_mlir.Float8CurrentScaling()])
+@pytest.mark.parametrize("compiled", ["eager", "te"])
+def test_modules_in_a_compiled_model_are_not_traced(compiled, recipe):
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    model, x, handle = randomise(Around()), torch.randn(32, 64), te.Backend(te_mlir.HighPrecision(), strict=True)
+    found = []
+    for call in (model, torch.compile(model, backend=handle if compiled == "te" else compiled)):
+        with te.autocast(enabled=recipe is not None, recipe=recipe):
+            y = call(x)
+        y.square().sum().backward()
+        found.append([y.detach().clone(), *(p.grad for p in model.parameters())])
+        model.zero_grad()
+    # Only the last layer and the activation before it.
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+    assert len(handle.graphs) == (compiled == "te")
+    for one, two in zip(*found):
+        torch.testing.assert_close(one, two, rtol=1e-5, atol=1e-4 * float(one.abs().max()))
+
+
 @pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
 def test_a_module_that_dynamo_traces_ends_quietly():
     layer = te_mlir.torch.Linear(64, 64, params_dtype=torch.bfloat16)

@@ -30,6 +30,9 @@ from te_mlir.torch.tensors import Spec, dense, dtype_name, torch_to_te
 
 _options: contextvars.ContextVar[Options] = contextvars.ContextVar("te_mlir_options", default=Options())  # noqa: B039, Options are immutable
 
+#: torch.compile captures what is around a module, and calls the module as it is.
+_opaque = torch.compiler.disable(reason="a module of te compiles itself")
+
 
 def _default_recipe(target: str | None) -> Recipe:
     """The recipe that TransformerEngine's `get_default_fp8_recipe` returns on a target, or else on the current GPU."""
@@ -252,6 +255,7 @@ class Linear(_Module):
     def _emit(self, f: build.Function, x: build.Value, values: dict[str, build.Value]) -> build.Value:
         return f.linear(x, values["weight"], values.get("bias"))
 
+    @_opaque
     def forward(self, x: torch.Tensor, is_first_microbatch: bool | None = None) -> torch.Tensor:
         """x: [..., in_features]. Returns [..., out_features] in the element type of x."""
         return self._run(x, is_first_microbatch)
@@ -321,6 +325,7 @@ class LayerNormLinear(_Module):
     def _emit(self, f: build.Function, x: build.Value, values: dict[str, build.Value]) -> build.Value:
         return f.linear(self._norm(f, x, values), values["weight"], values.get("bias"))
 
+    @_opaque
     def forward(self, x: torch.Tensor, is_first_microbatch: bool | None = None) -> torch.Tensor:
         """x: [..., in_features]. Returns [..., out_features] in the element type of x."""
         return self._run(x, is_first_microbatch)
@@ -435,6 +440,7 @@ class GroupedLinear(_Module):
     def _emit(self, f: build.Function, x: build.Value, values: dict[str, build.Value]) -> build.Value:
         return f.grouped_linear(x, values["weight"], values["m_splits"], values.get("bias"), self.alignment)
 
+    @_opaque
     def forward(self, x: torch.Tensor, m_splits: Any, is_first_microbatch: bool | None = None) -> torch.Tensor:
         """x: [rows, in_features]. m_splits: the rows of each group, a list or an int32 tensor [num_gemms].
 
