@@ -6,6 +6,9 @@
 makes llama.mlir, a model of bytes with grouped-query attention and AdamW, whose parameters are called as in a Hugging Face
 checkpoint (gate_proj and up_proj are one matrix, gate_up_proj), and batches.npz with a batch for every step and the
 tables of the rotary embedding. Nothing in llama.mlir says how it is quantised.
+
+With --pack, a batch has as many lines of the text as fit, one behind the other, and each attends to itself only. Where
+they begin is an input of the step, as are the positions in them, and one compiled step takes them all.
 """
 
 import argparse
@@ -14,6 +17,12 @@ import pathlib
 import numpy as np
 
 VOCABULARY = 256
+IGNORED = -100  # The target of padding.
+
+
+def most_documents(options):
+    """The lines that a packed batch may have."""
+    return max(1, options.batch * options.sequence // 8)
 
 
 def tensor(shape, kind):
@@ -46,6 +55,10 @@ def forward(options, rows):
     x, wide = tensor((tokens, h), "bf16"), tensor((tokens, 2 * ffn), "bf16")
     narrow, keys = tensor((tokens, ffn), "bf16"), tensor((tokens, kv), "bf16")
     ids, table = tensor((tokens,), "i32"), tensor((options.sequence, h // options.heads // 2), "f32")
+    documents = tensor((most_documents(options) + 1,), "i32")
+    places, bounds = (
+        (f" positions %positions : {ids}", f" documents %documents : {documents}") if options.pack else ("", "")
+    )
     shape = {name: shape for name, shape, _ in rows}
     at = {name: f"%b{i}" for i, (name, _, _) in enumerate(rows)}
     lines = [
@@ -80,12 +93,14 @@ def forward(options, rows):
         q = linear("q" + n, normed, f"{layer}.self_attn.q_proj.weight", x, x)
         k = linear("k" + n, normed, f"{layer}.self_attn.k_proj.weight", x, keys)
         v = linear("v" + n, normed, f"{layer}.self_attn.v_proj.weight", x, keys)
-        q = add("rq" + n, "te.rope", f"{q}, %cos, %sin {{heads = {options.heads} : i64}}", f"{x}, {table}")
-        k = add("rk" + n, "te.rope", f"{k}, %cos, %sin {{heads = {options.kv_heads} : i64}}", f"{keys}, {table}")
+        q = add("rq" + n, "te.rope", f"{q}, %cos, %sin{places} {{heads = {options.heads} : i64}}", f"{x}, {table}")
+        k = add(
+            "rk" + n, "te.rope", f"{k}, %cos, %sin{places} {{heads = {options.kv_heads} : i64}}", f"{keys}, {table}"
+        )
         a = add(
             "a" + n,
             "te.attention",
-            f"{q}, {k}, {v} {{heads = {options.heads} : i64, kv_heads = "
+            f"{q}, {k}, {v}{bounds} {{heads = {options.heads} : i64, kv_heads = "
             f"{options.kv_heads} : i64, sequence = {options.sequence} : i64, causal}}",
             f"{x}, {keys}",
         )
@@ -100,6 +115,8 @@ def forward(options, rows):
     logits = linear("logits", last, "lm_head.weight", x, tensor((tokens, VOCABULARY), "bf16"))
     add("loss", "te.cross_entropy", f"{logits}, %targets", f"{tensor((tokens, VOCABULARY), 'bf16')}, {ids}")
     inputs = [("tokens", ids), ("targets", ids), ("cos", table), ("sin", table)]
+    if options.pack:
+        inputs += [("documents", documents), ("positions", ids)]
     return inputs, lines
 
 
@@ -157,15 +174,55 @@ def module(options):
     return "\n".join(text) + "\n"
 
 
+def windows(options, rng, text):
+    """Windows of the text, each `sequence` bytes and the byte behind each."""
+    starts = rng.integers(0, len(text) - options.sequence, (options.steps, options.batch))
+    bytes_ = text[starts[..., None] + np.arange(options.sequence + 1)].astype(np.int32)
+    return {
+        "tokens.steps": bytes_[..., :-1].reshape(options.steps, -1),
+        "targets.steps": bytes_[..., 1:].reshape(options.steps, -1),
+    }
+
+
+def lines_of(options, text):
+    """The lines of the text; what is longer than `sequence` goes on as another line, from the last byte on."""
+    ends = np.flatnonzero(text == ord("\n")) + 1
+    lines = np.split(text.astype(np.int32), ends)
+    cut = [
+        line[start : start + options.sequence + 1] for line in lines for start in range(0, len(line), options.sequence)
+    ]
+    return [line for line in cut if len(line) > 1]
+
+
+def packed(options, rng, text):
+    """As many lines as fit in a batch, and where they begin; documents that are not there are empty."""
+    lines, rows, most = lines_of(options, text), options.batch * options.sequence, most_documents(options)
+    arrays = {
+        "tokens.steps": np.zeros((options.steps, rows), np.int32),
+        "targets.steps": np.full((options.steps, rows), IGNORED, np.int32),
+        "positions.steps": np.zeros((options.steps, rows), np.int32),
+        "documents.steps": np.zeros((options.steps, most + 1), np.int32),
+    }
+    for tokens, targets, positions, documents in zip(*arrays.values()):
+        end = 0
+        for d in range(most):
+            line = lines[rng.integers(len(lines))]
+            begin, end = end, end + len(line) - 1
+            if end > rows:
+                documents[d + 1 :] = begin
+                break
+            tokens[begin:end], targets[begin:end] = line[:-1], line[1:]
+            positions[begin:end] = np.arange(end - begin)
+            documents[d + 1 :] = end
+    return arrays
+
+
 def batches(options, text):
     rng = np.random.default_rng(options.seed)
-    starts = rng.integers(0, len(text) - options.sequence, (options.steps, options.batch))
-    windows = text[starts[..., None] + np.arange(options.sequence + 1)].astype(np.int32)
     rotary = options.hidden // options.heads // 2
     angles = np.arange(options.sequence)[:, None] * 10000.0 ** (-np.arange(rotary) / rotary)
     return {
-        "tokens.steps": windows[..., :-1].reshape(options.steps, -1),
-        "targets.steps": windows[..., 1:].reshape(options.steps, -1),
+        **(packed if options.pack else windows)(options, rng, text),
         "cos": np.cos(angles).astype(np.float32),
         "sin": np.sin(angles).astype(np.float32),
     }
@@ -187,6 +244,7 @@ def main():
         ("sequence", 64),
     ):
         parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--pack", action="store_true", help="batches of whole lines, packed")
     parser.add_argument("--lr", type=float, default=3e-3)
     options = parser.parse_args()
     if options.hidden % options.heads or options.heads % options.kv_heads or options.hidden // options.heads % 2:
