@@ -69,8 +69,10 @@ std::string Book::kindName(Kind kind) const {
 
 Object *Book::create(Kind kind) {
   objects.push_back(std::make_unique<Object>());
-  objects.back()->kind = kind;
-  return objects.back().get();
+  Object *const object = objects.back().get();
+  object->kind = kind;
+  known.emplace(object, object);
+  return object;
 }
 
 Object *Book::functionOf(Object *module, const std::string &name) {
@@ -84,15 +86,14 @@ Object *Book::functionOf(Object *module, const std::string &name) {
 }
 
 Object *Book::use(const void *handle, Kind kind, const char *call) {
-  for (const std::unique_ptr<Object> &object : objects) {
-    if (object.get() != handle || object->kind != kind)
-      continue;
-    if (object->alive)
-      return object.get();
-    violation(std::string(call) + " on a dead " + kindName(kind));
+  const auto found = known.find(handle);
+  if (found == known.end() || found->second->kind != kind) {
+    violation(std::string(call) + " on something that is no " + kindName(kind));
     return nullptr;
   }
-  violation(std::string(call) + " on something that is no " + kindName(kind));
+  if (found->second->alive)
+    return found->second;
+  violation(std::string(call) + " on a dead " + kindName(kind));
   return nullptr;
 }
 

@@ -21,6 +21,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace te::fake {
@@ -208,6 +209,8 @@ private:
   std::map<const void *, size_t> memory;
   int callsUntilFailure = -1;
   int variant = 0;
+  /// All objects by handle: some tests make tens of thousands of them.
+  std::unordered_map<const void *, Object *> known;
 };
 
 /// The book of this process.

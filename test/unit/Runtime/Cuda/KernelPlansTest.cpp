@@ -14,6 +14,7 @@
 #include "TEDialect/Runtime/te_runtime_compiled.h"
 
 #include <set>
+#include <sstream>
 
 using namespace te::fake;
 using namespace te::rt;
@@ -21,29 +22,47 @@ using namespace te::rt;
 namespace {
 
 /// Iterates over all combinations of choices, which are not known in advance:
-/// each round asks the same questions in the same order.
+/// each round asks the same questions in the same order. There are millions of
+/// rounds, so what is the same in all of them is computed in the first.
 class Odometer {
 public:
-  template <typename T> T choose(const std::vector<T> &values) {
-    if (position == digits.size())
-      digits.push_back({0, values.size()});
-    return values[digits[position++].value];
+  /// The next value of `name`; `list` makes all of them from the name.
+  template <typename List> auto choose(const char *name, List list) {
+    if (position == digits.size()) {
+      const auto values = list(name);
+      digits.push_back({name, {values.begin(), values.end()}, 0});
+    }
+    const Digit &digit = digits[position++];
+    return static_cast<typename decltype(list(name))::value_type>(
+        digit.values[digit.at]);
   }
 
   /// Starts the next round; returns false after the last one.
   bool next() {
     position = 0;
     for (Digit &digit : digits) {
-      if (++digit.value < digit.count)
+      if (++digit.at < digit.values.size())
         return true;
-      digit.value = 0;
+      digit.at = 0;
     }
     return false;
   }
 
+  /// The choices of this round: " rows=37 type=1".
+  std::string text() const {
+    std::ostringstream text;
+    text.precision(17);
+    for (const Digit &digit : digits)
+      text << " " << digit.name << "=" << digit.values[digit.at];
+    return text.str();
+  }
+
 private:
   struct Digit {
-    size_t value, count;
+    const char *name;
+    // Exact for f32 and for integers below 2^53, which addresses are.
+    std::vector<double> values;
+    size_t at;
   };
   std::vector<Digit> digits;
   size_t position = 0;
@@ -90,7 +109,10 @@ std::vector<int32_t> integers(const std::string &name) {
   // Parameters that few rules read.
   if (name == "b_axis" || name == "swizzled" || name == "stream")
     return {1};
-  // The operands of a GEMM, which have many combinations.
+  // The operands of a GEMM, which have many combinations. No scheme has wide
+  // types.
+  if (name == "a_type" || name == "b_type")
+    return {TE_RT_F8E4M3FN, TE_RT_F8E5M2, TE_RT_F4E2M1FN};
   if (name == "a_scheme" || name == "b_scheme")
     return {TE_RT_PER_TENSOR, TE_RT_BLOCK_1X128, TE_RT_BLOCK_128X128,
             TE_RT_MX_1X32, TE_RT_NV_1X16};
@@ -187,13 +209,9 @@ bool isNotThere(const Status &planned) {
           planned.message.find("cuDNN") != std::string::npos);
 }
 
-#define TE_RT_I64(name)                                                        \
-  params.name = odometer.choose(sizes(#name));                                 \
-  values += " " #name "=" + std::to_string(params.name);
-#define TE_RT_I32(name)                                                        \
-  params.name = odometer.choose(integers(#name));                              \
-  values += " " #name "=" + std::to_string(params.name);
-#define TE_RT_F32(name) params.name = odometer.choose(reals(#name));
+#define TE_RT_I64(name) params.name = odometer.choose(#name, sizes);
+#define TE_RT_I32(name) params.name = odometer.choose(#name, integers);
+#define TE_RT_F32(name) params.name = odometer.choose(#name, reals);
 #define TE_RT_IN(name) false,
 #define TE_RT_OUT(name) false,
 #define TE_RT_IN_OPT(name) true,
@@ -204,9 +222,8 @@ bool isNotThere(const Status &planned) {
     int numPlanned = 0, numRefused = 0;                                        \
     do {                                                                       \
       kernel##_params params;                                                  \
-      std::string values;                                                      \
       parameters if (checkSupported(params).failed()) continue;                \
-      SCOPED_TRACE(values);                                                    \
+      SCOPED_TRACE(odometer.text());                                           \
       std::unique_ptr<Plan> plan;                                              \
       const Status planned = backend->plan_##kernel(params, &plan);            \
       if (isNotThere(planned))                                                 \
