@@ -227,12 +227,14 @@ static te_compile_status compile(const te_compile_request &request,
   auto printed = [&] {
     return llvm::StringRef(program.diagnostics).rtrim('\n').str();
   };
-  const CompileOutcome outcome =
-      picture ? drawStep(program.sources, &program.context, wanted, *picture,
-                         report, program.compiled, error)
-              : (request.ir_only ? runPipeline : compileProgram)(
-                    program.sources, &program.context, wanted, program.compiled,
-                    error);
+  const CompileOutcome outcome = [&] {
+    if (picture)
+      return drawStep(program.sources, &program.context, wanted, *picture,
+                      report, program.compiled, error);
+    OneJsonReport reports;
+    return (request.ir_only ? runPipeline : compileProgram)(
+        program.sources, &program.context, wanted, program.compiled, error);
+  }();
   switch (outcome) {
   case CompileOutcome::Ok:
     return TE_COMPILE_OK;

@@ -12,6 +12,7 @@
 #include "TEDialect/Pipelines/CheckSource.h"
 #include "TEDialect/Pipelines/PipelineGuard.h"
 #include "TEDialect/Pipelines/Pipelines.h"
+#include "TEDialect/Transforms/Report/ReportStream.h"
 
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Support/FileUtilities.h"
@@ -114,6 +115,7 @@ static llvm::LogicalResult process(llvm::StringRef inputName,
                          llvm::SourceMgr::DK_Error, problem->message);
     return llvm::failure();
   }
+  mlir::te::OneJsonReport reports;
   if (failed(
           mlir::MlirOptMain(output->os(), std::move(input), registry, config)))
     return llvm::failure();

@@ -157,9 +157,7 @@ struct ReportCaptured final : te::impl::ReportCapturePassBase<ReportCaptured> {
         printText(step, reportStream());
     }
     if (format == "json")
-      reportStream() << llvm::formatv("{0:2}\n",
-                                      llvm::json::Value(llvm::json::Object{
-                                          {"capture", std::move(functions)}}));
+      printJsonReport(llvm::json::Object{{"capture", std::move(functions)}});
     reportStream().flush();
     markAllAnalysesPreserved();
   }

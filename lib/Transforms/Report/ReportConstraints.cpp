@@ -73,7 +73,7 @@ static void printText(const StepConstraints &constraints, raw_ostream &os) {
   }
 }
 
-static void printJson(const StepConstraints &constraints, raw_ostream &os) {
+static void printJson(const StepConstraints &constraints) {
   llvm::json::Array rows, refusals, groups;
   auto known = [](std::optional<int64_t> number) {
     return number ? llvm::json::Value(*number) : llvm::json::Value(nullptr);
@@ -98,10 +98,10 @@ static void printJson(const StepConstraints &constraints, raw_ostream &os) {
     refusals.push_back(llvm::json::Object{{"layer", refusal.layer},
                                           {"gemm", describeGemms(refusal)},
                                           {"why", refusal.reason}});
-  os << llvm::formatv("{0:2}\n", llvm::json::Value(llvm::json::Object{
-                                     {"constraints", std::move(rows)},
-                                     {"groups", std::move(groups)},
-                                     {"refused", std::move(refusals)}}));
+  mlir::te::printJsonReport(
+      llvm::json::Object{{"constraints", std::move(rows)},
+                         {"groups", std::move(groups)},
+                         {"refused", std::move(refusals)}});
 }
 
 namespace {
@@ -120,7 +120,7 @@ struct ReportConstraints final
         getOperation(), {support::parseTarget(target), emulate});
     numRules += constraints.sizes.size();
     if (format == "json")
-      printJson(constraints, reportStream());
+      printJson(constraints);
     else
       printText(constraints, reportStream());
     reportStream().flush();

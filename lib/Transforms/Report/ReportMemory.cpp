@@ -353,9 +353,7 @@ struct ReportMemory final : te::impl::ReportMemoryPassBase<ReportMemory> {
         printText(report, reportStream());
     }
     if (format == "json")
-      reportStream() << llvm::formatv(
-          "{0:2}\n", llvm::json::Value(
-                         llvm::json::Object{{"memory", std::move(functions)}}));
+      printJsonReport(llvm::json::Object{{"memory", std::move(functions)}});
     reportStream().flush();
     markAllAnalysesPreserved();
   }

@@ -333,9 +333,7 @@ struct ReportPrecision final
         }
     }
     if (format == "json" && !quiet)
-      reportStream() << llvm::formatv(
-          "{0:2}\n", llvm::json::Value(llvm::json::Object{
-                         {"precision", std::move(functions)}}));
+      printJsonReport(llvm::json::Object{{"precision", std::move(functions)}});
     reportStream().flush();
     if (unexpected)
       signalPassFailure();

@@ -152,9 +152,7 @@ struct ReportSchedule final : te::impl::ReportSchedulePassBase<ReportSchedule> {
         printText(function.getName(), rows, reportStream());
     }
     if (format == "json")
-      reportStream() << llvm::formatv("{0:2}\n",
-                                      llvm::json::Value(llvm::json::Object{
-                                          {"schedule", std::move(functions)}}));
+      printJsonReport(llvm::json::Object{{"schedule", std::move(functions)}});
     reportStream().flush();
     markAllAnalysesPreserved();
   }

@@ -184,9 +184,7 @@ struct ReportTime final : te::impl::ReportTimePassBase<ReportTime> {
         printText(function.getName(), collect(function), reportStream());
     }
     if (format == "json")
-      reportStream() << llvm::formatv(
-          "{0:2}\n", llvm::json::Value(
-                         llvm::json::Object{{"time", std::move(functions)}}));
+      printJsonReport(llvm::json::Object{{"time", std::move(functions)}});
     reportStream().flush();
     markAllAnalysesPreserved();
   }

@@ -8,12 +8,32 @@
 #ifndef TEDIALECT_TRANSFORMS_REPORT_REPORTSTREAM_H
 #define TEDIALECT_TRANSFORMS_REPORT_REPORTSTREAM_H
 
+#include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
 
 namespace mlir::te {
 
 /// The stream that the reports of this thread are printed to.
 llvm::raw_ostream &reportStream();
+
+/// Prints a report: members of an object, such as {"memory": [...]}.
+void printJsonReport(llvm::json::Object report);
+
+/// Collects the JSON reports of this thread during its lifetime, and then
+/// prints them as one object. Arrays of the same name are joined.
+class OneJsonReport {
+public:
+  OneJsonReport();
+  OneJsonReport(const OneJsonReport &) = delete;
+  OneJsonReport &operator=(const OneJsonReport &) = delete;
+  ~OneJsonReport();
+
+private:
+  friend void printJsonReport(llvm::json::Object report);
+
+  llvm::json::Object all;
+  OneJsonReport *previous;
+};
 
 /// Sends the reports of this thread to `stream` during its lifetime.
 class ReportCapture {
