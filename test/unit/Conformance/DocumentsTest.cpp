@@ -29,6 +29,8 @@ constexpr Shape kShapes[] = {
      24},
 };
 
+constexpr int32_t kTypes[] = {TE_RT_F32, TE_RT_BF16, TE_RT_F16};
+
 /// Boundaries, and the number of rows.
 struct Packing {
   std::vector<int32_t> documents;
@@ -113,6 +115,11 @@ protected:
     return TE_PLAN(attention_sink_grad, s.tokens(), sequence, s.heads,
                    s.valueDim(), type, boundaries);
   }
+
+  /// Compares the bits of packed documents, with NaN and infinity in padding,
+  /// with those of each document by itself.
+  void expectBitsAlone(const Shape &s, int32_t type,
+                       const std::vector<int32_t> &documents);
 
   /// All three kernels; no documents means one sequence.
   void runAll(const Shape &s, int32_t type, const Array &sinks, Values *x,
@@ -210,59 +217,89 @@ struct Expected {
   std::vector<double> sinkSum, sinkTerms;
 };
 
+void Documents::expectBitsAlone(const Shape &s, int32_t type,
+                                const std::vector<int32_t> &documents) {
+  Values packed(s, type);
+  // Only rows of documents have numbers.
+  for (Array *each : {&packed.q, &packed.k, &packed.v, &packed.dout})
+    *each = makeArray("nan", type, each->size(), 1);
+  for (size_t i = 0; i < packed.q.size(); ++i)
+    packed.q.set(i, i % 3 == 0 ? INFINITY : std::nan(""));
+  const Array sinks = makeArray("normal", TE_RT_F32, s.heads, 9);
+  Expected expected(s, type, sinks);
+  for (size_t d = 0; d + 1 < documents.size(); ++d) {
+    const int64_t first = documents[d];
+    const int64_t rows = documents[d + 1] - first;
+    if (rows == 0)
+      continue;
+    Shape one = s;
+    one.sequence = rows;
+    Values alone(one, type);
+    uint32_t seed = 100 * static_cast<uint32_t>(d);
+    for (auto [part, whole] : {std::pair(&alone.q, &packed.q),
+                               {&alone.k, &packed.k},
+                               {&alone.v, &packed.v},
+                               {&alone.dout, &packed.dout}}) {
+      *part = makeArray("normal", type, part->size(), ++seed);
+      copyRows(*part, 0, whole, first, rows,
+               static_cast<int64_t>(part->size()) / rows);
+    }
+    runAll(one, type, sinks, &alone);
+    expected.add(alone, first, rows);
+  }
+  runAll(s, type, sinks, &packed, documents);
+  ASSERT_TRUE(sameBits(expected.x.o, packed.o)) << "o";
+  ASSERT_TRUE(sameBits(expected.x.lse, packed.lse)) << "lse";
+  ASSERT_TRUE(sameBits(expected.x.dq, packed.dq)) << "dq";
+  ASSERT_TRUE(sameBits(expected.x.dk, packed.dk)) << "dk";
+  ASSERT_TRUE(sameBits(expected.x.dv, packed.dv)) << "dv";
+  // The terms are added in another order, with one rounding for each in
+  // either sum. A hundredth is for those of sinkTerms itself.
+  for (int64_t h = 0; s.hasSinks() && h < s.heads; ++h)
+    ASSERT_NEAR(packed.dsinks.at(h), expected.sinkSum[h],
+                1.01 * 2 * 0x1p-24 * static_cast<double>(s.sequence) *
+                    expected.sinkTerms[h])
+        << "dsinks of head " << h;
+}
+
 TEST_P(Documents, HaveTheBitsThatTheyHaveAlone) {
   if (!isReference())
     GTEST_SKIP() << "cuDNN may sum in another order beside other documents; "
                     "MeetTheDefinition has its bound";
-  for (int32_t type : {TE_RT_F32, TE_RT_BF16, TE_RT_F16})
+  for (int32_t type : kTypes)
     for (Shape s : kShapes)
       for (const Packing &packing : packings()) {
         s.sequence = packing.rows;
-        const std::vector<int32_t> &documents = packing.documents;
-        SCOPED_TRACE(textOf(s, type, documents));
-
-        Values packed(s, type);
-        // Only rows of documents have numbers.
-        for (Array *each : {&packed.q, &packed.k, &packed.v, &packed.dout})
-          *each = makeArray("nan", type, each->size(), 1);
-        for (size_t i = 0; i < packed.q.size(); ++i)
-          packed.q.set(i, i % 3 == 0 ? INFINITY : std::nan(""));
-        const Array sinks = makeArray("normal", TE_RT_F32, s.heads, 9);
-        Expected expected(s, type, sinks);
-        for (size_t d = 0; d + 1 < documents.size(); ++d) {
-          const int64_t first = documents[d];
-          const int64_t rows = documents[d + 1] - first;
-          if (rows == 0)
-            continue;
-          Shape one = s;
-          one.sequence = rows;
-          Values alone(one, type);
-          uint32_t seed = 100 * static_cast<uint32_t>(d);
-          for (auto [part, whole] : {std::pair(&alone.q, &packed.q),
-                                     {&alone.k, &packed.k},
-                                     {&alone.v, &packed.v},
-                                     {&alone.dout, &packed.dout}}) {
-            *part = makeArray("normal", type, part->size(), ++seed);
-            copyRows(*part, 0, whole, first, rows,
-                     static_cast<int64_t>(part->size()) / rows);
-          }
-          runAll(one, type, sinks, &alone);
-          expected.add(alone, first, rows);
-        }
-        runAll(s, type, sinks, &packed, documents);
-        ASSERT_TRUE(sameBits(expected.x.o, packed.o)) << "o";
-        ASSERT_TRUE(sameBits(expected.x.lse, packed.lse)) << "lse";
-        ASSERT_TRUE(sameBits(expected.x.dq, packed.dq)) << "dq";
-        ASSERT_TRUE(sameBits(expected.x.dk, packed.dk)) << "dk";
-        ASSERT_TRUE(sameBits(expected.x.dv, packed.dv)) << "dv";
-        // The terms are added in another order, with one rounding for each in
-        // either sum. A hundredth is for those of sinkTerms itself.
-        for (int64_t h = 0; s.hasSinks() && h < s.heads; ++h)
-          ASSERT_NEAR(packed.dsinks.at(h), expected.sinkSum[h],
-                      1.01 * 2 * 0x1p-24 * static_cast<double>(s.sequence) *
-                          expected.sinkTerms[h])
-              << "dsinks of head " << h;
+        SCOPED_TRACE(textOf(s, type, packing.documents));
+        ASSERT_NO_FATAL_FAILURE(expectBitsAlone(s, type, packing.documents));
       }
+}
+
+// Documents of any length in one capacity: none, of no row, of one, of all; one
+// row used, and all of them.
+TEST_P(Documents, RandomPackingsHaveTheBitsOfDocumentsAlone) {
+  if (!isReference())
+    GTEST_SKIP() << "as for HaveTheBitsThatTheyHaveAlone";
+  constexpr int64_t capacity = 12;
+  std::mt19937 random(2025);
+  for (int n = 0; n < 2000; ++n) {
+    Shape s = kShapes[n % std::size(kShapes)];
+    s.sequence = capacity;
+    const int32_t type = kTypes[n / std::size(kShapes) % std::size(kTypes)];
+    std::vector<int32_t> documents(1 + random() % 8);
+    for (int32_t &boundary : documents)
+      boundary = static_cast<int32_t>(random() % (capacity + 1));
+    std::sort(documents.begin(), documents.end());
+    if (n % 10 == 0) // All rows are used.
+      documents.front() = 0, documents.back() = capacity;
+    if (n % 10 == 1) { // One is.
+      const auto row = static_cast<int32_t>(random() % capacity);
+      documents.assign(documents.size() + 1, row + 1);
+      documents.front() = row;
+    }
+    SCOPED_TRACE(textOf(s, type, documents));
+    ASSERT_NO_FATAL_FAILURE(expectBitsAlone(s, type, documents));
+  }
 }
 
 TEST_P(Documents, MalformedBoundariesAreRefused) {
