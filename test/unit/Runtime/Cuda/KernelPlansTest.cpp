@@ -9,64 +9,17 @@
 //===----------------------------------------------------------------------===//
 
 #include "Runtime/Cuda/FakeCudaTest.h"
+#include "Runtime/Cuda/Odometer.h"
 
 #include "Core/Capabilities.h"
 #include "TEDialect/Runtime/te_runtime_compiled.h"
 
 #include <set>
-#include <sstream>
 
 using namespace te::fake;
 using namespace te::rt;
 
 namespace {
-
-/// Iterates over all combinations of choices, which are not known in advance:
-/// each round asks the same questions in the same order. There are millions of
-/// rounds, so what is the same in all of them is computed in the first.
-class Odometer {
-public:
-  /// The next value of `name`; `list` makes all of them from the name.
-  template <typename List> auto choose(const char *name, List list) {
-    if (position == digits.size()) {
-      const auto values = list(name);
-      digits.push_back({name, {values.begin(), values.end()}, 0});
-    }
-    const Digit &digit = digits[position++];
-    return static_cast<typename decltype(list(name))::value_type>(
-        digit.values[digit.at]);
-  }
-
-  /// Starts the next round; returns false after the last one.
-  bool next() {
-    position = 0;
-    for (Digit &digit : digits) {
-      if (++digit.at < digit.values.size())
-        return true;
-      digit.at = 0;
-    }
-    return false;
-  }
-
-  /// The choices of this round: " rows=37 type=1".
-  std::string text() const {
-    std::ostringstream text;
-    text.precision(17);
-    for (const Digit &digit : digits)
-      text << " " << digit.name << "=" << digit.values[digit.at];
-    return text.str();
-  }
-
-private:
-  struct Digit {
-    const char *name;
-    // Exact for f32 and for integers below 2^53, which addresses are.
-    std::vector<double> values;
-    size_t at;
-  };
-  std::vector<Digit> digits;
-  size_t position = 0;
-};
 
 constexpr te_rt_generated kGenerated = {
     "nothing", nullptr, ".version 8.0\n.visible .entry nothing() { ret; }",
