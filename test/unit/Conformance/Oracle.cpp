@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <random>
+#include <utility>
 
 namespace te::conformance {
 
@@ -36,6 +39,45 @@ Format formatOf(int32_t type) {
   }
 }
 
+/// `value` times two to the `exponent`, exact where neither factor nor product
+/// is subnormal; std::ldexp takes most of the suite's time.
+double timesPowerOfTwo(double value, int exponent) {
+  return value * std::bit_cast<double>(uint64_t(1023 + exponent) << 52);
+}
+
+/// std::ilogb of a normal double.
+int exponentOf(double value) {
+  return static_cast<int>(std::bit_cast<uint64_t>(value) >> 52 & 0x7ff) - 1023;
+}
+
+/// Standard normal numbers by the polar method; std::normal_distribution takes
+/// a logarithm of the generator's range for each of its uniform numbers.
+class Normal {
+public:
+  double operator()(std::mt19937 &random) {
+    if (spare)
+      return *std::exchange(spare, std::nullopt);
+    double x, y, square;
+    do {
+      x = uniform(random);
+      y = uniform(random);
+      square = x * x + y * y;
+    } while (square > 1 || square == 0);
+    const double factor = std::sqrt(-2 * std::log(square) / square);
+    spare = x * factor;
+    return y * factor;
+  }
+
+private:
+  /// From -1 on and below 1.
+  static double uniform(std::mt19937 &random) {
+    const double low = random(), high = random();
+    return (low + high * 0x1p32) * 0x1p-63 - 1;
+  }
+
+  std::optional<double> spare;
+};
+
 /// The value of a code, from the definition of binary floats. In types without
 /// infinity, all codes of the top exponent except the last one are numbers.
 double decodeByDefinition(int32_t type, uint32_t bits) {
@@ -45,16 +87,16 @@ double decodeByDefinition(int32_t type, uint32_t bits) {
   const uint32_t exponent = bits >> f.mantissaBits & top;
   const bool negative = bits >> (f.mantissaBits + f.exponentBits) & 1;
   const int bias = (1 << (f.exponentBits - 1)) - 1;
-  const double fraction = std::ldexp(mantissa, -f.mantissaBits);
+  const double fraction = timesPowerOfTwo(mantissa, -f.mantissaBits);
   double value;
   if (exponent == top && f.hasInfinity)
     value = mantissa == 0 ? kInf : kNan;
   else if (exponent == top && mantissa == (1u << f.mantissaBits) - 1)
     value = kNan;
   else if (exponent == 0)
-    value = std::ldexp(fraction, 1 - bias);
+    value = timesPowerOfTwo(fraction, 1 - bias);
   else
-    value = std::ldexp(1 + fraction, static_cast<int>(exponent) - bias);
+    value = timesPowerOfTwo(1 + fraction, static_cast<int>(exponent) - bias);
   return negative ? -value : value;
 }
 
@@ -85,10 +127,10 @@ uint32_t encodeWide(int32_t type, double value) {
     bits = top;
   } else if (rounded != 0) {
     const int bias = (1 << (f.exponentBits - 1)) - 1;
-    const int exponent = std::max(std::ilogb(rounded), 1 - bias);
+    const int exponent = std::max(exponentOf(rounded), 1 - bias);
     // Counts units in the last place, the implicit bit included.
     const auto units = static_cast<uint32_t>(
-        std::ldexp(std::fabs(rounded), f.mantissaBits - exponent));
+        timesPowerOfTwo(std::fabs(rounded), f.mantissaBits - exponent));
     bits =
         (static_cast<uint32_t>(exponent + bias - 1) << f.mantissaBits) + units;
   }
@@ -106,8 +148,8 @@ double maxFiniteOf(int32_t type) {
   if (type == TE_RT_F8E4M3FN || type == TE_RT_F8E5M2)
     return positiveValues(type).back();
   const Format f = formatOf(type);
-  return std::ldexp(2 - std::ldexp(1, -f.mantissaBits),
-                    (1 << (f.exponentBits - 1)) - 1);
+  return timesPowerOfTwo(2 - timesPowerOfTwo(1, -f.mantissaBits),
+                         (1 << (f.exponentBits - 1)) - 1);
 }
 
 double unitRoundoff(int32_t type) {
@@ -119,9 +161,9 @@ double roundTo(int32_t type, double value) {
     return value;
   const Format f = formatOf(type);
   const int minExponent = 2 - (1 << (f.exponentBits - 1));
-  const int ulp = std::max(std::ilogb(value), minExponent) - f.mantissaBits;
+  const int ulp = std::max(exponentOf(value), minExponent) - f.mantissaBits;
   const double rounded =
-      std::ldexp(std::nearbyint(std::ldexp(value, -ulp)), ulp);
+      timesPowerOfTwo(std::nearbyint(timesPowerOfTwo(value, -ulp)), ulp);
   if (std::fabs(rounded) > maxFiniteOf(type))
     return std::copysign(kInf, value);
   return std::copysign(rounded, value);
@@ -213,7 +255,7 @@ void expectNear(double expected, double bound, const Array &actual, size_t i,
 std::vector<double> makeValues(const std::string &kind, int32_t type,
                                size_t count, uint32_t seed) {
   std::mt19937 random(seed * 2654435761u + count);
-  std::normal_distribution<double> normal;
+  Normal normal;
   std::vector<double> values(count);
   const double largest = maxFiniteOf(type);
   for (size_t i = 0; i < count; ++i) {
