@@ -86,7 +86,8 @@ void populateQuantize(OpPassManager &manager,
   // Before pairing, which would compute a weight's columns in its forward cast.
   // No cse runs from here on: it would merge ops that are repeated on purpose.
   casts.addPass(createMaterializeTransposesPass(
-      {options.transposePolicy, options.transposeBudget, options.target}));
+      {options.transposePolicy, options.transposeBudget,
+       /*rowsAreKept=*/options.cacheWeights, options.target}));
   // After the pass that decides what is saved, and before usages of forward and
   // backward are paired. The columns used only what this budget leaves.
   manager.addPass(createRematerializePass(

@@ -2,7 +2,8 @@
 //
 // If its type allows it, the column usage of a weight is a permutation of its
 // row usage. Keeping only the rows and permuting them for dgrad costs a pass
-// over the bytes and saves the memory of the columns; the bits are the same.
+// over the bytes and saves the memory of the columns, unless the columns are
+// all that is kept; the bits are the same.
 // TransposePolicy decides which columns are kept for which uses; this file
 // finds and rewrites the uses. All positions are determined before anything
 // moves.
@@ -120,6 +121,13 @@ static SmallVector<Column> collectColumns(func::FuncOp function) {
   return columns;
 }
 
+/// True if no row of `rows` is saved for a backward or returned.
+static bool isReadByForwardOnly(QuantizeOp rows) {
+  return llvm::none_of(rows.getUsages()[0].getUsers(), [](Operation *user) {
+    return isa<ResidualOp>(user) || user->hasTrait<OpTrait::IsTerminator>();
+  });
+}
+
 namespace {
 struct MaterializeTransposes final
     : te::impl::MaterializeTransposesPassBase<MaterializeTransposes> {
@@ -166,9 +174,11 @@ struct MaterializeTransposes final
       return ColumnUses{
           bytesOf(cast<ScaledType>(column.cast.getUsages()[0].getType())),
           events.lookup(column.cast),
-          llvm::map_to_vector(column.readers, [&](auto &reader) {
-            return events.lookup(reader.op);
-          })};
+          llvm::map_to_vector(
+              column.readers,
+              [&](auto &reader) { return events.lookup(reader.op); }),
+          !rowsAreKept && column.readers.size() == 1 &&
+              isReadByForwardOnly(column.rows)};
     });
   }
 

@@ -31,17 +31,20 @@ mlir::te::keepCached(llvm::ArrayRef<ColumnUses> columns) {
 
 llvm::SmallVector<KeptUses>
 mlir::te::keepOnDemand(llvm::ArrayRef<ColumnUses> columns) {
-  return keepAll(columns, false, false);
+  return llvm::map_to_vector(columns, [](const ColumnUses &column) {
+    return KeptUses(column.uses.size(), column.replaceRows);
+  });
 }
 
-/// Bytes of columns that are needed at each event, whichever gaps are kept.
+/// Bytes of columns that are needed at each event, whichever gaps are kept,
+/// beyond those that replace rows.
 static std::vector<int64_t> bytesRead(llvm::ArrayRef<ColumnUses> columns) {
   std::vector<int64_t> bytes;
   for (const ColumnUses &column : columns)
     for (unsigned use : column.uses) {
       if (bytes.size() <= use)
         bytes.resize(use + 1);
-      bytes[use] += column.bytes;
+      bytes[use] += column.replaceRows ? 0 : column.bytes;
     }
   return bytes;
 }
@@ -69,6 +72,8 @@ mlir::te::keepWithin(llvm::ArrayRef<ColumnUses> columns, int64_t budget) {
   std::vector<Gap> gaps;
   for (auto [index, column] : llvm::enumerate(columns))
     for (auto [use, event] : llvm::enumerate(column.uses)) {
+      if (column.replaceRows)
+        continue;
       // A cast writes the bytes that a transpose would read and write.
       unsigned begin = use == 0 ? column.cast : column.uses[use - 1] + 1;
       gaps.push_back({index, use, begin, event,

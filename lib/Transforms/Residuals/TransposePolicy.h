@@ -25,6 +25,10 @@ struct ColumnUses {
   unsigned cast;
   /// The ops that read the columns, ascending, all after `cast`; never empty.
   llvm::SmallVector<unsigned> uses;
+  /// True if keeping the columns from the cast on takes no memory: they have
+  /// one use, and the rows, which on-demand columns keep, have none after the
+  /// forward.
+  bool replaceRows = false;
 };
 
 /// For each use, whether it reads a value that exists: that of the previous use
@@ -36,7 +40,8 @@ using KeptUses = llvm::SmallVector<bool>;
 llvm::SmallVector<KeptUses> keepEager(llvm::ArrayRef<ColumnUses> columns);
 /// Columns are computed before the first use and kept until the last.
 llvm::SmallVector<KeptUses> keepCached(llvm::ArrayRef<ColumnUses> columns);
-/// Columns are computed before each use and freed after it.
+/// Columns are computed before each use and freed after it, except those that
+/// replace their rows: the forward casts these.
 llvm::SmallVector<KeptUses> keepOnDemand(llvm::ArrayRef<ColumnUses> columns);
 /// Keeps the columns that avoid most bytes moved, for each byte and event that
 /// they are kept, as long as all columns together never take more than `budget`
@@ -45,7 +50,8 @@ llvm::SmallVector<KeptUses> keepOnDemand(llvm::ArrayRef<ColumnUses> columns);
 llvm::SmallVector<KeptUses> keepWithin(llvm::ArrayRef<ColumnUses> columns,
                                        int64_t budget);
 
-/// The most bytes of columns that one op reads; every policy needs that much.
+/// The most bytes of columns that one op reads, beyond those that replace rows;
+/// every policy needs that much.
 int64_t smallestColumnBudget(llvm::ArrayRef<ColumnUses> columns);
 
 /// Bytes read and written to compute the columns of one weight: one write of

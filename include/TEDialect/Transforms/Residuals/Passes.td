@@ -73,6 +73,11 @@ def MaterializeTransposesPass
     | `eager` | by the cast of the forward | from there to the last use | `b` |
     | `budget` | in any of these ways, for each gap between uses | as long as they fit | depends on the choice |
 
+    Columns with one use whose rows have none after the forward replace the rows
+    in what is saved. Keeping them takes no memory, so `on-demand` and `budget`
+    leave them to the cast of the forward, too. With `rows-are-kept` they do not:
+    the rows then stay in memory whoever reads them, as with `te-insert-skip-flags`.
+
     A step of one micro-batch uses a weight's columns once. A step of several
     (more than one `te.vjp` over the same weights, whose casts `cse` merges)
     uses them once for each.
@@ -109,6 +114,8 @@ def MaterializeTransposesPass
            "on-demand, cached, budget or eager">,
     Option<"transposeBudget", "transpose-budget", "int64_t", "-1",
            "most bytes saved in residuals and columns of weights, with policy budget">,
+    Option<"rowsAreKept", "rows-are-kept", "bool", "false",
+           "casts of weights stay in memory from step to step">,
     Option<"target", "target", "std::string", "\"sm_90\"",
            "sm_90, sm_100 or reference">
   ];

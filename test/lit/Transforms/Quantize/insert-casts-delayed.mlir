@@ -44,7 +44,7 @@
 // FUSED-NOT: te.amax %
 // FUSED: te.activation {{.*}} amax tensor<f32>
 // FUSED: te.quantize {{.*}}32x64xf8E4M3FN, per_tensor, contract = 0>{{$}}
-// FUSED: te.quantize {{.*}}48x64xf8E4M3FN, per_tensor, contract = 1> amax tensor<f32>
+// FUSED: te.quantize {{.*}}48x64xf8E4M3FN, per_tensor, contract = 1>, !te.scaled<48x64xf8E4M3FN, per_tensor, contract = 0> amax tensor<f32>
 // FUSED: te.quantize {{.*}}32x48xf8E5M2, per_tensor, contract = 0> amax tensor<f32>
 func.func @step(%x: tensor<32x64xbf16> {te.name = "x"}, %w: tensor<48x64xbf16> {te.name = "w", te.weight},
                 %dy: tensor<32x48xbf16> {te.name = "grad.y"})

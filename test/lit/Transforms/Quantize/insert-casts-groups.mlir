@@ -13,11 +13,9 @@
 // TENSOR: te.compute_scale {{.*}} for f8E4M3FN : tensor<2xf32>
 // TENSOR: te.grouped_quantize {{.*}} groups = 2
 // TENSOR: te.amax_rows {{.*}} : tensor<2x524288xbf16> -> tensor<2xf32>
-// TENSOR: te.quantize {{.*}} !te.scaled<2x1024x512xf8E4M3FN, per_tensor, contract = 1>
+// TENSOR: te.quantize {{.*}} !te.scaled<2x1024x512xf8E4M3FN, per_tensor, contract = 1>, !te.scaled<2x1024x512xf8E4M3FN, per_tensor, contract = 0>
 // TENSOR: te.grouped_scaled_matmul
 // TENSOR-SAME: fast_accumulation = true
-// The columns of all weights are computed before their use.
-// TENSOR: te.transpose {{.*}} <2x1024x512xf8E4M3FN, per_tensor, contract = 1>
 // TENSOR: te.grouped_scaled_matmul
 // TENSOR: te.grouped_scaled_wgrad
 // TENSOR-NOT: te.zero_padding

@@ -17,19 +17,18 @@
 // TEXT-NEXT:  dgrad  w      f8E5M2 per_tensor    f8E4M3FN per_tensor  split       bf16  own/cublaslt fp8 tensorwise  recipe 'float8_current_scaling'
 // TEXT-NEXT:  wgrad  v      bf16                 bf16                 f32         f32   cublaslt bf16                override 'high_precision'
 // TEXT-EMPTY:
-// TEXT-NEXT:  cast           tensor         format               read bytes  written bytes
-// TEXT-NEXT:  amax           x              bf16                 6144        4
-// TEXT-NEXT:  quantize row   x              f8E4M3FN per_tensor  6148        3076
-// TEXT-NEXT:  amax           w              bf16                 8192        4
-// TEXT-NEXT:  quantize row   w              f8E4M3FN per_tensor  8196        4100
-// TEXT-NEXT:  amax           scaled_matmul  bf16                 6144        4
-// TEXT-NEXT:  quantize row   scaled_matmul  f8E4M3FN per_tensor  6148        3076
-// TEXT-NEXT:  amax           v              bf16                 512         4
-// TEXT-NEXT:  quantize row   v              f8E4M3FN per_tensor  1028        516
-// TEXT-NEXT:  amax           dh             bf16                 6144        4
-// TEXT-NEXT:  quantize row   dh             f8E5M2 per_tensor    6148        3076
-// TEXT-NEXT:  transpose col  w              f8E4M3FN per_tensor  4100        4100
-// TEXT-NEXT:  total                                              58904       17964
+// TEXT-NEXT:  cast              tensor         format               read bytes  written bytes
+// TEXT-NEXT:  amax              x              bf16                 6144        4
+// TEXT-NEXT:  quantize row      x              f8E4M3FN per_tensor  6148        3076
+// TEXT-NEXT:  amax              w              bf16                 8192        4
+// TEXT-NEXT:  quantize row+col  w              f8E4M3FN per_tensor  8196        8200
+// TEXT-NEXT:  amax              scaled_matmul  bf16                 6144        4
+// TEXT-NEXT:  quantize row      scaled_matmul  f8E4M3FN per_tensor  6148        3076
+// TEXT-NEXT:  amax              v              bf16                 512         4
+// TEXT-NEXT:  quantize row      v              f8E4M3FN per_tensor  1028        516
+// TEXT-NEXT:  amax              dh             bf16                 6144        4
+// TEXT-NEXT:  quantize row      dh             f8E5M2 per_tensor    6148        3076
+// TEXT-NEXT:  total                                                 54804       17964
 //  TEXT-NOT:{{.+}}
 
 // JSON: "precision": [

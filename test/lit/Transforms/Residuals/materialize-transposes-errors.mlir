@@ -4,8 +4,8 @@
 // RUN: not te-opt %s --pass-pipeline='builtin.module(func.func(te-materialize-transposes{target=sm_80}))' 2>&1 | FileCheck %s --check-prefix=TARGET
 // RUN: not te-opt %s --te-training-pipeline='transpose-policy=budget' 2>&1 | FileCheck %s --check-prefix=PIPELINE
 // RUN: not te-opt %s --te-training-pipeline='transpose-policy=budget transpose-budget=64 remat=everything' 2>&1 | FileCheck %s --check-prefix=REMAT
-// RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-materialize-transposes{policy=budget transpose-budget=8199}))' | FileCheck %s --check-prefix=DEMAND
-// RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-materialize-transposes{policy=budget transpose-budget=8200}))' | FileCheck %s --check-prefix=KEPT
+// RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-materialize-transposes{rows-are-kept=true policy=budget transpose-budget=8199}))' | FileCheck %s --check-prefix=DEMAND
+// RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-materialize-transposes{rows-are-kept=true policy=budget transpose-budget=8200}))' | FileCheck %s --check-prefix=KEPT
 
 // POLICY: expected option 'policy' of 'te-materialize-transposes' to be 'on-demand', 'cached', 'budget' or 'eager', but got 'always'
 // NO-BUDGET: expected a 'transpose-budget' exactly with transpose policy 'budget', but got none with 'budget'

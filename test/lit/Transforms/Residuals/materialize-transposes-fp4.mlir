@@ -1,4 +1,4 @@
-// RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-materialize-transposes))' | FileCheck %s
+// RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-materialize-transposes{rows-are-kept=true}))' | FileCheck %s
 
 // The columns of a weight with square blocks are computed from its rows, which are cast with the same amax.
 // CHECK-LABEL: func.func @square

@@ -1,14 +1,20 @@
-// RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-insert-casts,cse,te-materialize-transposes{policy=on-demand}))' | FileCheck %s --check-prefix=DEMAND
+// RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-insert-casts,cse,te-materialize-transposes{policy=on-demand rows-are-kept=true}))' | FileCheck %s --check-prefix=DEMAND
+// RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-insert-casts,cse,te-materialize-transposes))' | FileCheck %s --check-prefix=REPLACED
 // RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-insert-casts,cse,te-materialize-transposes{policy=eager}))' | FileCheck %s --check-prefix=EAGER
 // RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-insert-casts,cse,te-materialize-transposes{target=sm_100}))' --remarks-filter='.*' 2>&1 >/dev/null | FileCheck %s --check-prefix=REMARK
 // RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-insert-casts,cse,te-materialize-transposes{policy=cached}))' | FileCheck %s --check-prefix=CACHED
 // RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-insert-casts,cse,te-materialize-transposes{policy=budget transpose-budget=12152}))' --remarks-filter='.*' 2>%t.remarks | FileCheck %s --check-prefix=BUDGET
 // RUN: FileCheck %s --check-prefix=BUDGET-REMARK --input-file=%t.remarks
 
-// REMARK-DAG: [Passed] weight-transpose{{.*}}columns of 'w' are computed directly before their use, moving {{[0-9]+}} bytes
+// REMARK-DAG: [Passed] weight-transpose{{.*}}columns of 'w' are computed in the forward and saved, moving {{[0-9]+}} bytes
 // REMARK-DAG: [Missed] weight-transpose{{.*}}columns of 'v' are computed although sm_100 could contract the rows
 
-// The row usage, which the forward needs, is saved.
+// Nothing but the forward reads the rows, so the columns are saved in their place.
+// REPLACED-LABEL: func.func @block_weight
+// REPLACED-NOT: te.transpose
+// REPLACED: te.residual %{{.*}} "w" : {{.*}}block_128x128, pow2, contract = 0>
+
+// If the rows stay in memory, they are what is saved.
 // DEMAND-LABEL: func.func @block_weight
 // DEMAND: %[[ROW:.*]] = te.quantize %{{.*}} : {{.*}}block_128x128, pow2, contract = 1>
 // DEMAND: %[[XC:.*]] = te.quantize %{{.*}} : {{.*}}block_1x128, pow2, contract = 0>
@@ -76,6 +82,8 @@ func.func @activations_do_not_transpose(%x: tensor<32x64xbf16>, %w: tensor<64x64
 // DEMAND-LABEL: func.func @three_backwards
 // DEMAND-COUNT-5: te.transpose
 // DEMAND-NOT: te.transpose
+// REPLACED-LABEL: func.func @three_backwards
+// REPLACED-COUNT-5: te.transpose
 // CACHED-LABEL: func.func @three_backwards
 // CACHED: %[[COL:.*]] = te.transpose %{{.*}} : <64x64x
 // CACHED-NEXT: te.scaled_matmul %{{.*}}, %[[COL]]
