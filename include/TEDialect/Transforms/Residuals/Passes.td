@@ -76,7 +76,7 @@ def MaterializeTransposesPass
     Columns with one use whose rows have none after the forward replace the rows
     in what is saved. Keeping them takes no memory, so `on-demand` and `budget`
     leave them to the cast of the forward, too. With `rows-are-kept` they do not:
-    the rows then stay in memory whoever reads them, as with `te-insert-skip-flags`.
+    the rows then stay in memory in any case, as with `te-insert-skip-flags`.
 
     A step of one micro-batch uses a weight's columns once. A step of several
     (more than one `te.vjp` over the same weights, whose casts `cse` merges)
