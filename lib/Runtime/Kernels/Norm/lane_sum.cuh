@@ -41,6 +41,8 @@ template <int V> struct LaneSum {
   }
 };
 
+inline constexpr int kRunGroup = 4;
+
 /// Calls visit(slot, first element) for those of the next `kRuns` runs of V
 /// elements, from `begin` on, that are this thread's and in a row of `cols`, in
 /// order. Element k of a run belongs to `acc[(slot * V + k) % 8]` of a
@@ -53,6 +55,22 @@ __device__ __forceinline__ void forRuns(int begin, int cols, Visit visit) {
     const int i = begin + (r * 32 + thread) * V;
     if (i < cols)
       visit(r, i);
+  }
+}
+
+/// forRuns for visits that store: loads for a few runs, load(number in the
+/// group, first element), come before use(slot, number, first element) of the
+/// same runs, because a load cannot move up before a store.
+template <int V, int kRuns, typename Load, typename Use>
+__device__ __forceinline__ void forRunGroups(int begin, int cols, Load load,
+                                             Use use) {
+  static_assert(kRuns % kRunGroup == 0);
+#pragma unroll
+  for (int first = 0; first < kRuns; first += kRunGroup) {
+    const int from = begin + first * 32 * V;
+    forRuns<V, kRunGroup>(from, cols, load);
+    forRuns<V, kRunGroup>(from, cols,
+                          [&](int r, int i) { use(first + r, r, i); });
   }
 }
 

@@ -29,11 +29,11 @@
 namespace te::rt::cuda {
 namespace {
 
-/// The gamma of the elements from `i` on, plus 1 if it is zero-centred.
+/// Gamma, plus 1 if it is zero-centred.
 template <typename T, int V>
-__device__ __forceinline__ void gammaOf(const void *gamma, bool zeroCentered,
-                                        int i, float (&g)[V]) {
-  Run<T, V>::load(static_cast<const T *>(gamma) + i).unpack(g);
+__device__ __forceinline__ void gammaOf(const Run<T, V> &gamma,
+                                        bool zeroCentered, float (&g)[V]) {
+  gamma.unpack(g);
   if (zeroCentered) {
 #pragma unroll
     for (int k = 0; k < V; ++k)
@@ -82,20 +82,20 @@ __device__ __forceinline__ void addSquares(const Run<T, V> &run, float mu,
 
 template <bool kCentred, int V, typename T>
 __device__ __forceinline__ void
-normalise(const NormArgs &args, const Run<T, V> &run, int i, T *y, float mu,
-          float rsigma, AbsMax<T> &amax) {
+normalise(const Run<T, V> &run, const Run<T, V> &gamma, const Run<T, V> &beta,
+          bool zeroCentered, T *y, float mu, float rsigma, AbsMax<T> &amax) {
   float x[V], g[V], b[V], out[V];
   run.unpack(x);
-  gammaOf<T>(args.gamma, args.zeroCentered, i, g);
+  gammaOf(gamma, zeroCentered, g);
   if constexpr (kCentred)
-    Run<T, V>::load(static_cast<const T *>(args.beta) + i).unpack(b);
+    beta.unpack(b);
 #pragma unroll
   for (int k = 0; k < V; ++k)
     out[k] = kCentred ? math::layerNorm(x[k], g[k], b[k], mu, rsigma)
                       : math::rmsNorm(x[k], g[k], rsigma);
   const Run<T, V> packed = Run<T, V>::pack(out);
   amax.add(packed);
-  packed.store(y + i);
+  packed.store(y);
 }
 
 /// kRuns == 0: a row of any length, which is read again for each pass.
@@ -113,7 +113,7 @@ __device__ __forceinline__ void normRow(const NormArgs &args, int64_t row,
   constexpr int kKept = kRuns == 0 ? 8 : kRuns;
   Run<T, V> runs[kKept];
   bool isFirst = true;
-  const auto pass = [&](auto visit) {
+  const auto pass = [&](auto visitRuns) {
     int begin = 0;
     do {
       if (kRuns == 0 || isFirst)
@@ -121,12 +121,17 @@ __device__ __forceinline__ void normRow(const NormArgs &args, int64_t row,
           // Later passes read the sums of this thread, because `sum` may be x.
           runs[r] = Run<T, V>::load((addend && !isFirst ? sum : x) + i);
         });
-      if (addend && isFirst)
-        forRuns<V, kKept>(begin, args.cols, [&](int r, int i) {
-          runs[r] = added(runs[r], Run<T, V>::load(addend + i));
-          runs[r].store(sum + i);
-        });
-      forRuns<V, kKept>(begin, args.cols, visit);
+      if (addend && isFirst) {
+        Run<T, V> addends[kRunGroup];
+        forRunGroups<V, kKept>(
+            begin, args.cols,
+            [&](int n, int i) { addends[n] = Run<T, V>::load(addend + i); },
+            [&](int r, int n, int i) {
+              runs[r] = added(runs[r], addends[n]);
+              runs[r].store(sum + i);
+            });
+      }
+      visitRuns(begin);
       begin += kKept * 32 * V;
     } while (kRuns == 0 && begin < args.cols);
     isFirst = false;
@@ -135,19 +140,37 @@ __device__ __forceinline__ void normRow(const NormArgs &args, int64_t row,
   float mu = 0.0f;
   if constexpr (kCentred) {
     LaneSum<V> sum;
-    pass([&](int r, int i) { addValues(runs[r], r, sum); });
+    pass([&](int begin) {
+      forRuns<V, kKept>(begin, args.cols,
+                        [&](int r, int) { addValues(runs[r], r, sum); });
+    });
     mu = sum.total() / static_cast<float>(args.cols);
   }
   LaneSum<V> squares;
-  pass([&](int r, int i) { addSquares<kCentred>(runs[r], mu, r, squares); });
+  pass([&](int begin) {
+    forRuns<V, kKept>(begin, args.cols, [&](int r, int) {
+      addSquares<kCentred>(runs[r], mu, r, squares);
+    });
+  });
   const float rsigma = math::rsigma(squares.total(), args.cols, args.epsilon);
   if (threadIdx.x % 32 == 0) {
     args.rsigma[row] = rsigma;
     if (kCentred)
       args.mu[row] = mu;
   }
-  pass([&](int r, int i) {
-    normalise<kCentred>(args, runs[r], i, y, mu, rsigma, amax);
+  pass([&](int begin) {
+    Run<T, V> gammas[kRunGroup], betas[kRunGroup];
+    forRunGroups<V, kKept>(
+        begin, args.cols,
+        [&](int n, int i) {
+          gammas[n] = Run<T, V>::load(static_cast<const T *>(args.gamma) + i);
+          if constexpr (kCentred)
+            betas[n] = Run<T, V>::load(static_cast<const T *>(args.beta) + i);
+        },
+        [&](int r, int n, int i) {
+          normalise<kCentred>(runs[r], gammas[n], betas[n], args.zeroCentered,
+                              y + i, mu, rsigma, amax);
+        });
   });
 }
 
@@ -348,13 +371,13 @@ struct RowStatistics {
 
 template <bool kCentred, int V, typename T>
 __device__ __forceinline__ void
-addProducts(const void *gamma, bool zeroCentered, const Run<T, V> &dyRun,
-            const Run<T, V> &xRun, int slot, int i, const RowStatistics &row,
+addProducts(const Run<T, V> &gamma, bool zeroCentered, const Run<T, V> &dyRun,
+            const Run<T, V> &xRun, int slot, const RowStatistics &row,
             LaneSum<V> &grads, LaneSum<V> &products) {
   float dy[V], x[V], g[V];
   dyRun.unpack(dy);
   xRun.unpack(x);
-  gammaOf<T>(gamma, zeroCentered, i, g);
+  gammaOf(gamma, zeroCentered, g);
 #pragma unroll
   for (int k = 0; k < V; ++k) {
     const int lane = (slot * V + k) % 8;
@@ -368,13 +391,13 @@ addProducts(const void *gamma, bool zeroCentered, const Run<T, V> &dyRun,
 
 template <bool kCentred, int V, typename T>
 __device__ __forceinline__ void
-inputGrad(const void *gamma, bool zeroCentered, const Run<T, V> &dyRun,
-          const Run<T, V> &xRun, int i, T *dx, const T *addend,
+inputGrad(const Run<T, V> &gamma, bool zeroCentered, const Run<T, V> &dyRun,
+          const Run<T, V> &xRun, bool adds, const Run<T, V> &addend, T *dx,
           const RowStatistics &row) {
   float dy[V], x[V], g[V], out[V];
   dyRun.unpack(dy);
   xRun.unpack(x);
-  gammaOf<T>(gamma, zeroCentered, i, g);
+  gammaOf(gamma, zeroCentered, g);
 #pragma unroll
   for (int k = 0; k < V; ++k)
     out[k] = kCentred
@@ -382,9 +405,9 @@ inputGrad(const void *gamma, bool zeroCentered, const Run<T, V> &dyRun,
                                        row.meanOfGrad, row.mean)
                  : math::rmsNormGrad(dy[k], x[k], g[k], row.rsigma, row.mean);
   Run<T, V> packed = Run<T, V>::pack(out);
-  if (addend)
-    packed = added(packed, Run<T, V>::load(addend + i));
-  packed.store(dx + i);
+  if (adds)
+    packed = added(packed, addend);
+  packed.store(dx);
 }
 
 /// kRuns == 0: a row of any length, which is read twice.
@@ -394,6 +417,7 @@ __device__ __forceinline__ void inputGradRow(const NormBackwardArgs &args,
   const T *dy = static_cast<const T *>(args.dy) + row * args.cols;
   const T *x = static_cast<const T *>(args.x) + row * args.cols;
   T *dx = static_cast<T *>(args.dx) + row * args.cols;
+  const T *gamma = static_cast<const T *>(args.gamma);
   const T *addend = static_cast<const T *>(args.addend);
   if (addend)
     addend += row * args.cols;
@@ -412,8 +436,8 @@ __device__ __forceinline__ void inputGradRow(const NormBackwardArgs &args,
   do {
     loadFrom(begin);
     forRuns<V, kKept>(begin, args.cols, [&](int r, int i) {
-      addProducts<kCentred>(args.gamma, args.zeroCentered, dyRuns[r], xRuns[r],
-                            r, i, of, grads, products);
+      addProducts<kCentred>(Run<T, V>::load(gamma + i), args.zeroCentered,
+                            dyRuns[r], xRuns[r], r, of, grads, products);
     });
     begin += kKept * 32 * V;
   } while (kRuns == 0 && begin < args.cols);
@@ -425,10 +449,18 @@ __device__ __forceinline__ void inputGradRow(const NormBackwardArgs &args,
   do {
     if (kRuns == 0)
       loadFrom(begin);
-    forRuns<V, kKept>(begin, args.cols, [&](int r, int i) {
-      inputGrad<kCentred>(args.gamma, args.zeroCentered, dyRuns[r], xRuns[r], i,
-                          dx, addend, of);
-    });
+    Run<T, V> addends[kRunGroup];
+    forRunGroups<V, kKept>(
+        begin, args.cols,
+        [&](int n, int i) {
+          if (addend)
+            addends[n] = Run<T, V>::load(addend + i);
+        },
+        [&](int r, int n, int i) {
+          inputGrad<kCentred>(Run<T, V>::load(gamma + i), args.zeroCentered,
+                              dyRuns[r], xRuns[r], addend != nullptr,
+                              addends[n], dx + i, of);
+        });
     begin += kKept * 32 * V;
   } while (kRuns == 0 && begin < args.cols);
 }
