@@ -365,6 +365,21 @@ class Function:
         types = _types([q, k]) if v.shape == k.shape else f"{_types([q, k, v])} -> {type_text(result, q.dtype)}"
         return self.append("te.attention", operands, [(result, q.dtype)], types, syntax, attributes)[0]
 
+    def used_rows(self, documents: Value, rows: int) -> Value:
+        """1 for the rows of documents, and 0 for padding: float32 [rows].
+
+        documents: i32 [n + 1] as for `attention`; `[0, n]` marks the first n rows.
+        """
+        types = f"{documents.type} -> {type_text((rows,), 'float32')}"
+        return self.append("te.used_rows", [documents], [((rows,), "float32")], types)[0]
+
+    def zero_unused(self, x: Value, used: Value) -> Value:
+        """x [rows, n] with zeros in rows that are not used, whatever they contain; used: [rows], 0 for those.
+
+        The rows have no part in amaxes, scales, sums and gradients then. Give it what a function takes and what it returns.
+        """
+        return self.append("te.zero_unused", [x, used], [(x.shape, x.dtype)], _types([x, used]))[0]
+
     def cross_entropy(self, logits: Value, targets: Value, ignore_index: int = -100) -> Value:
         """The mean loss, float32 []; logits [rows, vocabulary], targets [rows] of int32."""
         attributes = {"ignore_index": f"{ignore_index} : i32"} if ignore_index != -100 else {}

@@ -149,3 +149,22 @@ def test_other_masks_are_products(name):
     check(function, compiled, segments(3, 9, 4))
     text = compiled.lower(*inputs(), segments(3, 9, 4)).text()
     assert text.count("te.grouped_linear") == 2 and "te.attention" not in text
+
+
+def test_what_padding_contains_changes_nothing():
+    """Rows that a choice sets to zero have no part in scales and gradients."""
+
+    def loss(x, wq, wkv, used):
+        x = jnp.where(used[:, None], x, 0)
+        y = jax.nn.relu(x @ wq) @ wkv
+        return jnp.where(~used[:, None], 0, y).mean()
+
+    compiled = te_mlir.jax.jit(loss, recipe=te_mlir.Float8CurrentScaling())
+    x, wq, wkv = inputs()
+    used = jnp.arange(32) % 16 < 11
+    step = jax.value_and_grad(compiled, argnums=(0, 1, 2))
+    wanted = step(x, wq, wkv, used)
+    for content in (np.nan, np.inf):
+        found = step(jnp.where(used[:, None], x, content), wq, wkv, used)
+        assert all((one == two).all() for one, two in zip(jax.tree.leaves(found), jax.tree.leaves(wanted)))
+    assert compiled.lower(x, wq, wkv, used).text().count("te.zero_unused") == 2

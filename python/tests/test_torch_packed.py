@@ -439,6 +439,50 @@ def test_models_with_packed_and_padded_batches(name, batch):
     assert len(set(boundaries)) == len(set(windows))
 
 
+class Used(nn.Module):
+    """A model of embeddings that are 0 for tokens that are padding."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x, used, **inputs):
+        return self.model(inputs_embeds=torch.where(used[..., None], x, 0.0), use_cache=False, **inputs)
+
+
+@pytest.mark.parametrize("batch", BATCHES)
+def test_what_padding_contains_changes_nothing(batch):
+    """Under a recipe whose scales span all tokens; GPT-NeoX has biases and layer norms."""
+    for name, config, options in (
+        ("LlamaForCausalLM", "LlamaConfig", GROUPED),
+        ("GPTNeoXForCausalLM", "GPTNeoXConfig", SIZES),
+    ):
+        model = perturbed(Used(getattr(transformers, name)(getattr(transformers, config)(**options))))
+        compiled = te_mlir.torch.jit(model, strict=True, recipe=te_mlir.Float8CurrentScaling())
+        inputs = BATCHES[batch][0]()
+        if batch == "packed":  # The last document is padding.
+            used = torch.arange(32)[None] < 14
+            inputs["labels"][~used] = -100
+            inputs["labels"][:, 14] = -100
+        else:
+            used = inputs["attention_mask"].bool()
+            inputs["labels"][:, 1:][~used[:, :-1]] = -100
+        ids = inputs.pop("input_ids")
+        found = []
+        for content in (0.0, float("nan"), float("inf")):
+            x = model.model.get_input_embeddings()(ids).detach()
+            x[~used] = content
+            x.requires_grad_()
+            loss, gradients = run(compiled, {**inputs, "x": x, "used": used})
+            assert torch.isfinite(loss)
+            found.append({**gradients, "loss": loss, "x": x.grad})
+        for other in found[1:]:
+            assert [n for n, value in found[0].items() if not torch.equal(value, other[n])] == []
+        assert not found[0]["x"][~used].any() and found[0]["x"][used].any()
+        (graph,) = compiled.te.graphs
+        assert any("te.zero_unused" in str(op) for region in graph.regions for op in region.function.ops)
+
+
 def test_bert_with_padding():
     config = transformers.BertConfig(**SIZES, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     model = perturbed(transformers.BertForMaskedLM(config))

@@ -267,6 +267,8 @@ void addAttention(Cases &cases) {
          2.5 * pairs});
   cases.push_back(
       {"attention_sink_grad 2x4096, 32 x 128", "attention_sink_grad", heads});
+  cases.push_back(
+      {"used_rows 8192", "used_rows", {{"tokens", T}, {"boundaries", 17}}});
 }
 
 /// Documents of 1024 to 8192 tokens in 65,536 rows, and as many rows in equal

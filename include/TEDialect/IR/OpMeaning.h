@@ -58,6 +58,8 @@ public:
   void sum(StringRef factor) { summed.push_back(factorOf(factor)); }
   /// A rank needs all of `factor`.
   void needWhole(StringRef factor) { whole.push_back(factorOf(factor)); }
+  /// Rows of zeros in all these operands give rows of zeros in the results.
+  void keepZerosOf(ValueRange values) { llvm::append_range(zeros, values); }
 
   /// The relation of an op all of whose tensors have one shape.
   static AxisRelation pointwise(Operation *op);
@@ -66,6 +68,8 @@ public:
   ArrayRef<Entry> getResults() const { return resultEntries; }
   unsigned getNumFactors() const { return factors.size(); }
   ArrayRef<int> getSummed() const { return summed; }
+  /// The operands whose zeros the results keep; none if they keep none.
+  ArrayRef<Value> getZeroKeepers() const { return zeros; }
   bool needsWhole(int factor) const {
     return llvm::is_contained(whole, factor);
   }
@@ -73,8 +77,6 @@ public:
   /// in the same place.
   bool isPointwise() const { return pointwiseOnly && !resultEntries.empty(); }
 
-  /// Whether rows of zeros give rows of zeros.
-  bool keepsZeros = false;
   /// Whether every element of the result is one of the operand.
   bool movesElements = false;
 
@@ -87,6 +89,7 @@ private:
   SmallVector<Entry, 4> operandEntries, resultEntries;
   SmallVector<std::string, 4> factors;
   SmallVector<int, 1> summed, whole;
+  SmallVector<Value, 2> zeros;
   bool pointwiseOnly = true;
 };
 

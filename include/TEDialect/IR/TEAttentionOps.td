@@ -1,4 +1,4 @@
-//===- TEAttentionOps.td - rotary embedding and attention -----------------===//
+//===- TEAttentionOps.td - rotary embedding, attention, documents ---------===//
 
 #ifndef TEDIALECT_IR_TEATTENTIONOPS_TD
 #define TEDIALECT_IR_TEATTENTIONOPS_TD
@@ -7,7 +7,7 @@ include "TEDialect/IR/TEConstraints.td"
 
 def TE_RopeOp
     : TE_PureOp<"rope",
-        TE_Axes<(axes "t c":$x, "t":$positions), (axes "t c":$y)>,
+        TE_Axes<(axes "t c":$x, "t":$positions), (axes "t c":$y), /*sums=*/[], /*whole=*/[], /*zeros=*/["x"]>,
         [AllTypesMatch<["x", "y"]>, AllTypesMatch<["cos", "sin"]>,
         DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>,
          TE_Saves<["cos", "sin", "positions"], "getInverse()">]> {
@@ -299,6 +299,65 @@ def TE_AttentionSinkGradOp
     $dout `,` $o `,` $lse `,` $sinks (`documents` $documents^ `:` type($documents))? attr-dict
     `:` type($o) `,` type($lse) `,` type($sinks)
   }];
+  let hasVerifier = 1;
+}
+
+def TE_UsedRowsOp
+    : TE_PureOp<"used_rows",
+        TE_Axes<(axes "~t":$documents), (axes "t":$used)>> {
+  let summary = "mark the rows of documents";
+  let description = [{
+    `used[t]` is 1 for the rows of `documents`, from the first boundary to the row
+    before the last one, and 0 for rows of padding, as in te.attention. Boundaries in
+    between are not read. `[0, n]` are the boundaries of `n` tokens at the beginning
+    of the rows.
+
+    Constraints:
+    1. (used_rows-c1) `documents` has one or more elements.
+
+    Example:
+
+    ```mlir
+    %used = te.used_rows %cu : tensor<9xi32> -> tensor<256xf32>
+    ```
+  }];
+  let arguments = (ins Arg<TE_Documents, "rows where documents begin, and the end of the last one">:$documents);
+  let results = (outs Res<TE_F32Vector, "1 or 0 [rows]">:$used);
+  let assemblyFormat = "$documents attr-dict `:` type($documents) `->` type($used)";
+  let hasVerifier = 1;
+}
+
+def TE_ZeroUnusedOp
+    : TE_PureOp<"zero_unused",
+        TE_Axes<(axes "m n":$x, "m":$used), (axes "m n":$y), /*sums=*/[], /*whole=*/[], /*zeros=*/["x"]>,
+        [AllTypesMatch<["x", "y"]>,
+         DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>,
+         TE_StoredFormOpInterface]> {
+  let summary = "set the rows that are not used to zero";
+  let description = [{
+    `y` is `x` in rows whose element of `used` is not 0, and +0 in the others, whatever
+    `x` contains there. The gradient of `x` is that of `y` with the same rows set to
+    zero, and `used` has none. `used` is te.used_rows of documents, or a mask of tokens that
+    the step takes, such as that of a padded batch.
+
+    On what a step takes and on what it returns, the op makes all that the step computes independent of
+    what padding contains ([rows that are not used](../how_it_works/numerics.md#rows-that-are-not-used)).
+    `te-zero-unused` repeats it before casts of padding that is no longer zero. It is computed in the
+    launches of the elementwise ops around it.
+
+    Constraints:
+    1. (zero_unused-c1) `used` has one element for each row of `x`.
+
+    Example:
+
+    ```mlir
+    %y = te.zero_unused %x, %used : tensor<256x512xbf16>, tensor<256xf32>
+    ```
+  }];
+  let arguments = (ins Arg<TE_HPMatrix, "[rows, columns]">:$x,
+                       Arg<TE_HPVector, "0 for rows that are not used [rows]">:$used);
+  let results = (outs Res<TE_HPMatrix, "type of x">:$y);
+  let assemblyFormat = "$x `,` $used attr-dict `:` type($x) `,` type($used)";
   let hasVerifier = 1;
 }
 

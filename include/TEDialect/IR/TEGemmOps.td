@@ -126,7 +126,7 @@ def TE_LinearOp
     : TE_PureOp<"linear",
         TE_AxesIf<"getTransposedWeight()",
         (axes "m k":$x, "k n":$w, "n":$bias), (axes "m n":$y),
-        (axes "m k":$x, "n k":$w, "n":$bias), (axes "m n":$y)>,
+        (axes "m k":$x, "n k":$w, "n":$bias), (axes "m n":$y), /*sums=*/[], /*zeros=*/["x", "bias"]>,
         [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>,
          DeclareOpInterfaceMethods<TE_CollectiveOpInterface>]> {
   let summary = "apply a linear layer";

@@ -128,6 +128,12 @@ class TE_DeclaringTrait<string name, code method>
   let cppNamespace = "::mlir::te";
 }
 
+/// The C++ statements that say which operands keep rows of zeros.
+class TE_ZeroStatements<list<string> operands> {
+  string text = !interleave(!foreach(name, operands,
+      " r.keepZerosOf(getODSOperands(odsIndex_" # name # "));"), "");
+}
+
 class TE_AxisTrait<string body>
     : TraitList<[TE_AxisRelationOpInterface,
         TE_DeclaringTrait<"DeclaresAxes", "  ::mlir::te::AxisRelation getAxisRelation() {\n"
@@ -147,24 +153,24 @@ class TE_AxisTrait<string body>
 /// Results are listed from the first one. The axes of operands that are not
 /// listed, and of scaled values, are not related to others. A result without a
 /// factor of `sums` is a sum over that factor, such as the gradient of a parameter
-/// over tokens. A rank needs every element of the factors in `whole`. With
-/// `keepsZeros`, rows of zeros give rows of zeros.
+/// over tokens. A rank needs every element of the factors in `whole`. Where the rows of
+/// all operands `zeros` that are given are zeros, so are those of the results.
 class TE_Axes<dag operands, dag results, list<string> sums = [],
-              list<string> whole = [], bit keepsZeros = 0>
+              list<string> whole = [], list<string> zeros = []>
     : TE_AxisTrait<TE_AxisStatements<operands, results>.text
         # !interleave(!foreach(f, sums, " r.sum(\"" # f # "\");"), "")
         # !interleave(!foreach(f, whole, " r.needWhole(\"" # f # "\");"), "")
-        # !if(keepsZeros, " r.keepsZeros = true;", "")>;
+        # TE_ZeroStatements<zeros>.text>;
 
 /// Like `TE_Axes`, for an op whose relation depends on an attribute or operand.
 class TE_AxesIf<string condition, dag operands, dag results,
                 dag elseOperands, dag elseResults, list<string> sums = [],
-                bit keepsZeros = 0>
+                list<string> zeros = []>
     : TE_AxisTrait<"if (" # condition # ") { "
         # TE_AxisStatements<operands, results>.text # " } else { "
         # TE_AxisStatements<elseOperands, elseResults>.text # " }"
         # !interleave(!foreach(f, sums, " r.sum(\"" # f # "\");"), "")
-        # !if(keepsZeros, " r.keepsZeros = true;", "")>;
+        # TE_ZeroStatements<zeros>.text>;
 
 /// The op defines `getAxisRelation` in C++.
 def TE_AxesInCpp : DeclareOpInterfaceMethods<TE_AxisRelationOpInterface>;

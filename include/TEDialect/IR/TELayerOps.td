@@ -7,7 +7,7 @@ include "TEDialect/IR/TEConstraints.td"
 
 def TE_RmsNormOp
     : TE_PureOp<"rms_norm",
-        TE_Axes<(axes "m n":$x, "n":$gamma, "m n":$addend), (axes "m n":$y, "m":$rsigma, "":$amax, "m n":$sum), whole = ["n"]>,
+        TE_Axes<(axes "m n":$x, "n":$gamma, "m n":$addend), (axes "m n":$y, "m":$rsigma, "":$amax, "m n":$sum), /*sums=*/[], /*whole=*/["n"], /*zeros=*/["x", "addend"]>,
         [AttrSizedResultSegments, AllTypesMatch<["x", "y"]>,
         DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>,
          TE_MeasuresAmax<[[0, 2]]>]> {
@@ -103,7 +103,7 @@ def TE_RmsNormBackwardOp
 
 def TE_LayerNormOp
     : TE_PureOp<"layer_norm",
-        TE_Axes<(axes "m n":$x, "n":$gamma, "n":$beta, "m n":$addend), (axes "m n":$y, "m":$mu, "m":$rsigma, "":$amax, "m n":$sum), whole = ["n"]>,
+        TE_Axes<(axes "m n":$x, "n":$gamma, "n":$beta, "m n":$addend), (axes "m n":$y, "m":$mu, "m":$rsigma, "":$amax, "m n":$sum), /*sums=*/[], /*whole=*/["n"], /*zeros=*/["x", "beta", "addend"]>,
         [AttrSizedResultSegments,
         AllTypesMatch<["x", "y"]>, AllTypesMatch<["gamma", "beta"]>,
         DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>,
@@ -206,7 +206,7 @@ def TE_ActivationOp
     : TE_PureOp<"activation",
         TE_AxesIf<"isGated(getKind()) && !getGate()",
         (axes "m 2n":$x), (axes "m n":$y),
-        (axes "m n":$x, "m n":$gate), (axes "m n":$y), keepsZeros = 1>,
+        (axes "m n":$x, "m n":$gate), (axes "m n":$y), /*sums=*/[], /*zeros=*/["x", "gate"]>,
         [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>,
          TE_MeasuresAmax<[[0, 1]]>]> {
   let summary = "apply an activation function";
@@ -259,7 +259,7 @@ def TE_ActivationBackwardOp
     : TE_BackwardOp<"activation_backward",
         TE_AxesIf<"isGated(getKind()) && !getGate()",
         (axes "m n":$dy, "m 2n":$x), (axes "m 2n":$dx),
-        (axes "m n":$dy, "m n":$x, "m n":$gate), (axes "m n":$dx, "m n":$dgate), keepsZeros = 1>,
+        (axes "m n":$dy, "m n":$x, "m n":$gate), (axes "m n":$dx, "m n":$dgate), /*sums=*/[], /*zeros=*/["dy", "x", "gate"]>,
         /*saved=*/["x", "gate"],
         [AttrSizedResultSegments,
                                         AllTypesMatch<["x", "dx"]>,
@@ -428,7 +428,7 @@ def TE_SoftmaxBackwardOp
 
 def TE_DropoutOp
     : TE_PureOp<"dropout",
-        TE_Axes<(axes "...":$x), (axes "...":$y), /*sums=*/[], /*whole=*/[], /*keepsZeros=*/1>,
+        TE_Axes<(axes "...":$x), (axes "...":$y), /*sums=*/[], /*whole=*/[], /*zeros=*/["x"]>,
         [AllTypesMatch<["x", "y"]>,
         DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
   let summary = "set random elements to zero";

@@ -331,4 +331,13 @@ void attention_sink_grad(const attention_sink_grad_params &p,
   }
 }
 
+void used_rows(const used_rows_params &p, void *const *buffers) {
+  namespace b = used_rows_buffers;
+  const auto *documents = static_cast<const int32_t *>(buffers[b::documents]);
+  auto *used = static_cast<float *>(buffers[b::used]);
+  for (int64_t t = 0; t < p.tokens; ++t)
+    used[t] =
+        t >= documents[0] && t < documents[p.boundaries - 1] ? 1.0f : 0.0f;
+}
+
 } // namespace te::rt::reference

@@ -97,7 +97,17 @@ template <> LogicalResult te::emitLaunches(RopeOp op, LaunchEmitter &emitter) {
       .emit();
 }
 
+template <>
+LogicalResult te::emitLaunches(UsedRowsOp op, LaunchEmitter &emitter) {
+  return LaunchCall(emitter, op, "used_rows")
+      .i64("tokens", dim(op.getUsed(), 0))
+      .i64("boundaries", dim(op.getDocuments(), 0))
+      .in(op.getDocuments())
+      .out(op.getUsed())
+      .emit();
+}
+
 void te::attachAttentionKernels(MLIRContext *context) {
-  attachKernels<AttentionOp, AttentionBackwardOp, AttentionSinkGradOp, RopeOp>(
-      context);
+  attachKernels<AttentionOp, AttentionBackwardOp, AttentionSinkGradOp, RopeOp,
+                UsedRowsOp>(context);
 }

@@ -93,6 +93,29 @@ static void separateComparisons(Block &block) {
   }
 }
 
+/// Writes each te.zero_unused as a select.
+static void expandZeroUnused(Block &block) {
+  for (auto op : llvm::make_early_inc_range(block.getOps<ZeroUnusedOp>())) {
+    OpBuilder b(op);
+    Location loc = op.getLoc();
+    auto type = op.getX().getType();
+    auto masks = RankedTensorType::get(type.getShape(),
+                                       getElementTypeOrSelf(op.getUsed()));
+    Value none = tensor::EmptyOp::create(b, loc, masks.getShape(),
+                                         masks.getElementType());
+    Value used = linalg::BroadcastOp::create(b, loc, op.getUsed(), none,
+                                             /*dimensions=*/1)
+                     ->getResult(0);
+    Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(masks));
+    Value isUsed =
+        arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNE, used, zero);
+    Value zeros = arith::ConstantOp::create(b, loc, b.getZeroAttr(type));
+    op.replaceAllUsesWith(
+        arith::SelectOp::create(b, loc, isUsed, op.getX(), zeros).getResult());
+    op.erase();
+  }
+}
+
 /// The value of all elements if `value` is a splat constant.
 static std::optional<APFloat> splatOf(Value value) {
   DenseFPElementsAttr constant;
@@ -468,6 +491,7 @@ void FormRegions::form(Block &block) {
   positions.clear();
   users.clear();
   launchesBefore.clear();
+  expandZeroUnused(block);
   separateComparisons(block);
   for (auto reduce :
        llvm::make_early_inc_range(block.getOps<linalg::ReduceOp>()))

@@ -58,9 +58,9 @@ void te::registerTEKernels(DialectRegistry &registry) {
     attachProbeKernels(context);
     attachProductKernels(context);
     attachViews<ResidualOp>(context);
-    attachReplaced<VjpOp, RankOp, DropoutOp, YieldOp, LinearOp, LinearDgradOp,
-                   LinearWgradOp, GroupedLinearOp, GroupedLinearDgradOp,
-                   GroupedLinearWgradOp>(context);
+    attachReplaced<VjpOp, RankOp, DropoutOp, ZeroUnusedOp, YieldOp, LinearOp,
+                   LinearDgradOp, LinearWgradOp, GroupedLinearOp,
+                   GroupedLinearDgradOp, GroupedLinearWgradOp>(context);
     requireKernels(context);
   });
   registry.addExtension(+[](MLIRContext *context, arith::ArithDialect *) {

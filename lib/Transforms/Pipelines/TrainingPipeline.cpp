@@ -63,6 +63,8 @@ void populateImport(OpPassManager &manager,
   // Before anything is rewritten, so that messages name the user's ops.
   manager.addPass(createCheckConstraintsPass(
       {/*warnOnly=*/false, options.target, options.emulate}));
+  // Before the derivative, which repeats what is inserted for cotangents.
+  manager.nest<func::FuncOp>().addPass(createZeroUnusedPass());
 }
 
 void populateAutodiff(OpPassManager &manager, const TrainingPipelineOptions &) {

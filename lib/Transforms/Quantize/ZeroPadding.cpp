@@ -49,8 +49,11 @@ bool te::hasZeroPadding(Value value, Value groupSizes, int64_t alignment) {
            groups->alignment == alignment;
   }
   auto rule = dyn_cast<AxisRelationOpInterface>(op);
-  return rule && rule.getAxisRelation().keepsZeros &&
-         llvm::all_of(op->getOperands(), [&](Value operand) {
+  if (!rule)
+    return false;
+  const AxisRelation relation = rule.getAxisRelation();
+  return !relation.getZeroKeepers().empty() &&
+         llvm::all_of(relation.getZeroKeepers(), [&](Value operand) {
            return hasZeroPadding(operand, groupSizes, alignment);
          });
 }

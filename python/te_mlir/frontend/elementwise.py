@@ -93,9 +93,33 @@ class Elementwise(Activations):
         of = next((v for v in (yes, no, *_compared(which)) if not self.is_number(v, var)), None)
         if of is None:
             raise Unsupported(node, "it chooses between numbers by what is known before the call")
+        rows = self.used_rows(var, node)
+        if rows is not None:
+            return self.dense(var, self.function.zero_unused(*rows))
         left = self.spread(of, var, node)
         operands = [self.beside(left, v, node, var.dtype) for v in (yes, no)]
         return Value(self.chosen(which, left, node, *operands), left.layout)
+
+    def used_rows(self, var: Var, node: Node) -> tuple[build.Value, build.Value] | None:
+        """The rows of a value, and which of them a choice keeps, where truth values of rows choose between them and 0.
+
+        They are known before the call. None for other choices.
+        """
+        which, no, yes = node.inputs
+        x = next((a for a, b in ((yes, no), (no, yes)) if scalar(b) == 0 and scalar(a) is None), None)
+        known = self.truths(which, node)
+        if x is None or known is None or x.shape != var.shape or len(var.shape) < 2 or not self.is_row_major(x, node):
+            return None
+        layout, rows = known.layout.expand(var.shape), math.prod(var.shape[:-1])
+        repeats = layout is not None and all(stride == 0 for _, stride in layout.dims[-1])
+        if layout is None or not repeats or known.elements != rows:
+            return None
+        if not layout._replace(dims=layout.dims[:-1]).is_row_major(rows):
+            return None
+        used = self.function.reshape(known.matrix, (rows,))
+        if x is no:
+            used = self.function.sub(self.function.constant(1.0, used.shape, used.dtype), used)
+        return self.function.cast(self.rows(x, node), var.dtype), used
 
     def chosen(self, which: Atom, left: Value, node: Node, yes: build.Value, no: build.Value) -> build.Value:
         """`yes` where a condition holds, and `no` elsewhere, in the order and shape of the matrix of `left`."""

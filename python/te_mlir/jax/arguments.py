@@ -11,7 +11,7 @@ from te_mlir import build
 from te_mlir.frontend.base import FLOATS, Unsupported, Value, matrix_of, te_name
 from te_mlir.frontend.emitter import Emitter
 from te_mlir.frontend.graph import Atom, Const, Node, Var, ancestors, is_floating, readers_of, short
-from te_mlir.frontend.looking import scalar
+from te_mlir.frontend.looking import node_of, scalar
 from te_mlir.frontend.views import viewed
 from te_mlir.jax.graph import Graph
 from te_mlir.layout import Layout, row_major
@@ -153,6 +153,12 @@ class Arguments(Emitter):
     def truths(self, atom: Atom, user: Node) -> Value | None:
         if not isinstance(atom, Const) and not self.is_of_integers(atom):
             return None
+        repeats = node_of(atom, "broadcast_in_dim")
+        if repeats is not None:
+            inner = self.truths(repeats.inputs[0], user)
+            layout = inner and viewed(repeats.output, repeats, inner.layout)
+            if inner is not None and layout is not None:
+                return Value(inner.matrix, layout)
         shape = matrix_of(atom.shape)
         make = lambda a: a.astype("float32").reshape(shape)
         matrix = self.feed(atom, "truth", make, shape, "float32", differentiable=False, user=user)

@@ -142,9 +142,6 @@ class _Repairer:
             if one.fill:
                 return self.call(aten.logical_or.default, self.source, self.call(aten.logical_not.default, mask))
             return self.call(aten.logical_and.default, self.source, mask)
-        if value.is_floating_point() and not one.fill:
-            # te multiplies, and has no `where`; padding is finite.
-            return self.call(aten.mul.Tensor, self.source, self.call(aten.to.dtype, mask, value.dtype))
         return self.call(
             aten.where.ScalarOther, mask, self.source, one.fill if value.is_floating_point() else int(one.fill)
         )

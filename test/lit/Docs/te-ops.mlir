@@ -370,6 +370,20 @@ func.func @attention(%q: tensor<256x512xbf16>, %k: tensor<256x128xbf16>, %v: ten
   return
 }
 
+// CHECK-LABEL: @used_rows
+func.func @used_rows(%cu: tensor<9xi32>) {
+  // CHECK: te.used_rows %{{.*}} : tensor<9xi32> -> tensor<256xf32>
+  %used = te.used_rows %cu : tensor<9xi32> -> tensor<256xf32>
+  return
+}
+
+// CHECK-LABEL: @zero_unused
+func.func @zero_unused(%x: tensor<256x512xbf16>, %used: tensor<256xf32>) {
+  // CHECK: te.zero_unused %{{.*}}, %{{.*}} : tensor<256x512xbf16>, tensor<256xf32>
+  %y = te.zero_unused %x, %used : tensor<256x512xbf16>, tensor<256xf32>
+  return
+}
+
 // CHECK-LABEL: @dropout
 func.func @dropout(%x: tensor<256x512xbf16>, %state: tensor<2xi32>) {
   // CHECK: te.dropout %{{.*}} rng %{{.*}} {probability = 1.000000e-01 : f32, stream = 2 : i32} : tensor<256x512xbf16>

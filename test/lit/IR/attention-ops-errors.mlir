@@ -361,3 +361,19 @@ func.func @attention_sink_grad_c4(%o: tensor<8x8xf32>, %lse: tensor<32xf32>, %s:
   %ds = te.attention_sink_grad %o, %o, %lse, %s documents %cu : tensor<3xi32> {sequence = 9 : i64} : tensor<8x8xf32>, tensor<32xf32>, tensor<4xf32>
   return
 }
+
+// -----
+
+func.func @used_rows_c1(%cu: tensor<0xi32>) {
+  // expected-error @below {{expected 'documents' to have one or more elements, but got 0}}
+  %used = te.used_rows %cu : tensor<0xi32> -> tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @zero_unused_c1(%x: tensor<8x4xf32>, %used: tensor<4xf32>) {
+  // expected-error @below {{expected 'used' to have shape 8, but got 4}}
+  %y = te.zero_unused %x, %used : tensor<8x4xf32>, tensor<4xf32>
+  return
+}

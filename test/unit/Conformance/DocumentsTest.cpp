@@ -302,6 +302,26 @@ TEST_P(Documents, RandomPackingsHaveTheBitsOfDocumentsAlone) {
   }
 }
 
+// Also where boundaries in between decrease, which attention refuses.
+TEST_P(Documents, UsedRowsAreThoseOfDocuments) {
+  std::vector<Packing> all = packings();
+  all.push_back({{2, 40, 5}, 9});
+  all.push_back({{7, 3}, 9});
+  all.push_back({{-4, 300}, 300});
+  all.push_back({{0, 1}, 0});
+  for (const Packing &packing : all) {
+    Array used(TE_RT_F32, packing.rows);
+    device().run(TE_PLAN(used_rows, packing.rows,
+                         static_cast<int64_t>(packing.documents.size())),
+                 {in(packing.documents), out(used.bytes)});
+    for (int64_t t = 0; t < packing.rows; ++t)
+      ASSERT_EQ(used.at(t),
+                t >= packing.documents.front() && t < packing.documents.back())
+          << "row " << t << " of " << packing.rows << ", from "
+          << packing.documents.front() << " to " << packing.documents.back();
+  }
+}
+
 TEST_P(Documents, MalformedBoundariesAreRefused) {
   if (!isReference())
     GTEST_SKIP() << "'cuda' does not wait for the boundaries; "

@@ -16,14 +16,14 @@ class OpMeaningTest : public testing::Test {
 protected:
   OpMeaningTest() { context.loadDialect<TEDialect, func::FuncDialect>(); }
 
-  /// The axis relation of the first op of a function with `body`.
+  /// The axis relation of the last op of a function with `body`.
   AxisRelation relationOf(const std::string &arguments,
                           const std::string &body) {
     module = parseSourceString<ModuleOp>(
         "func.func @f(" + arguments + ") {\n" + body + "\nreturn\n}", &context);
     EXPECT_TRUE(module);
     auto function = *module->getOps<func::FuncOp>().begin();
-    Operation &op = function.getBody().front().front();
+    Operation *op = function.getBody().front().getTerminator()->getPrevNode();
     return cast<AxisRelationOpInterface>(op).getAxisRelation();
   }
 
@@ -82,7 +82,9 @@ TEST_F(OpMeaningTest, GatedActivationHalvesColumns) {
   EXPECT_EQ(x.axes[1].factor, y.axes[1].factor);
   EXPECT_EQ(x.axes[1].times, 2);
   EXPECT_EQ(y.axes[1].times, 1);
-  EXPECT_TRUE(relation.keepsZeros);
+  // Without 'gate', only 'x' has to be zero.
+  ASSERT_EQ(relation.getZeroKeepers().size(), 1u);
+  EXPECT_EQ(relation.getZeroKeepers()[0], x.value);
 }
 
 TEST_F(OpMeaningTest, WeightGradientSumsOverTokens) {
@@ -110,7 +112,33 @@ TEST_F(OpMeaningTest, ElementwiseOpsOfOtherDialectsArePointwise) {
   AxisRelation relation =
       relationOf("%x: tensor<4x8xbf16>", "%y = math.exp %x : tensor<4x8xbf16>");
   EXPECT_TRUE(relation.isPointwise());
-  EXPECT_FALSE(relation.keepsZeros);
+  EXPECT_TRUE(relation.getZeroKeepers().empty());
+}
+
+TEST_F(OpMeaningTest, BiasesAndFactorsHaveToBeZeroToo) {
+  AxisRelation linear = relationOf(
+      "%x: tensor<4x8xbf16>, %w: tensor<16x8xbf16>, %b: tensor<16xbf16>",
+      "%y = te.linear %x, %w bias %b : tensor<16xbf16> : tensor<4x8xbf16>, "
+      "tensor<16x8xbf16> -> tensor<4x16xbf16>");
+  EXPECT_EQ(linear.getZeroKeepers().size(), 2u);
+  AxisRelation product =
+      relationOf("%x: tensor<4x8xbf16>, %z: tensor<4x8xbf16>",
+                 "%y = arith.mulf %x, %z : tensor<4x8xbf16>");
+  EXPECT_EQ(product.getZeroKeepers().size(), 2u);
+}
+
+TEST_F(OpMeaningTest, ProductsWithFiniteConstantsKeepZeros) {
+  auto keepersWith = [&](StringRef number) {
+    return relationOf("%x: tensor<4x8xbf16>",
+                      ("%c = arith.constant dense<" + number +
+                       "> : tensor<4x8xbf16> %y = arith.mulf %c, %x : "
+                       "tensor<4x8xbf16>")
+                          .str())
+        .getZeroKeepers()
+        .size();
+  };
+  EXPECT_EQ(keepersWith("2.0"), 1u);
+  EXPECT_EQ(keepersWith("0x7F80"), 2u); // infinity
 }
 
 } // namespace

@@ -136,3 +136,12 @@ def rope : Kernel<Attention> {
   let HasRule = 1;
   let Reuses = [MayReuse<"y", "x">];
 }
+
+def used_rows : Kernel<Attention> {
+  let Description = [{
+    used[t] = 1 where documents[0] <= t < documents[boundaries - 1], and 0 elsewhere.
+    Other boundaries are not read.
+  }];
+  let Parameters = (parameters Dim:$tokens, Count:$boundaries);
+  let Buffers = (buffers In<["boundaries"], "i32">:$documents, Out<["tokens"], "f32">:$used);
+}

@@ -135,4 +135,29 @@ def CheckConstraintsPass : Pass<"te-check-constraints", "ModuleOp"> {
   ];
 }
 
+def ZeroUnusedPass : Pass<"te-zero-unused", "::mlir::func::FuncOp"> {
+  let summary = "keep rows that are not used out of casts";
+  let description = [{
+    Follows the rows that te.zero_unused sets to zero. Before a te.linear that casts
+    an input in which they may be other than zero, because a bias was added or
+    attention read other rows, the pass inserts another te.zero_unused, so that amaxes
+    and scales are those of the used rows. Functions without te.zero_unused are not
+    changed. Runs before the program is differentiated, so that the backward reads
+    what the forward casts.
+
+    Example:
+
+    ```mlir
+    %0 = te.zero_unused %x, %used : tensor<256x512xbf16>, tensor<256xf32>
+    %1 = te.layer_norm %0, %gamma, %beta : tensor<256x512xbf16>, tensor<512xbf16>
+    %2 = te.zero_unused %1, %used : tensor<256x512xbf16>, tensor<256xf32>
+    %y = te.linear %2, %w : tensor<256x512xbf16>, tensor<64x512xbf16> -> tensor<256x64xbf16>
+    ```
+  }];
+  let dependentDialects = ["::mlir::te::TEDialect"];
+  let statistics = [
+    Statistic<"numInserted", "num-inserted", "Number of te.zero_unused inserted">
+  ];
+}
+
 #endif // TEDIALECT_TRANSFORMS_IMPORT_PASSES

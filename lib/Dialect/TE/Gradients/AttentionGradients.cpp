@@ -78,3 +78,12 @@ LogicalResult RopeOp::differentiate(OpBuilder &b, AdjointContext &adjoints) {
   adjoints.add(getX(), backward.getY());
   return success();
 }
+
+LogicalResult ZeroUnusedOp::differentiate(OpBuilder &b,
+                                          AdjointContext &adjoints) {
+  if (adjoints.wants(getX()))
+    adjoints.add(getX(),
+                 ZeroUnusedOp::create(b, getLoc(), adjoints.get(getY()),
+                                      adjoints.residual(getUsed(), "used")));
+  return success();
+}

@@ -204,6 +204,22 @@ LogicalResult AttentionSinkGradOp::verify() {
   return verifyShape(*this, "lse", getLse().getType(), {tokens * heads});
 }
 
+LogicalResult UsedRowsOp::verify() {
+  // used_rows-c1
+  if (getDocuments().getType().getDimSize(0) == 0)
+    return emitOpError()
+           << "expected 'documents' to have one or more elements, but got 0";
+  return success();
+}
+
+LogicalResult ZeroUnusedOp::verify() {
+  if (!areStatic({getX(), getUsed()}))
+    return success();
+  // zero_unused-c1
+  return verifyShape(*this, "used", getUsed().getType(),
+                     shapeOf(getX().getType()).take_front());
+}
+
 /// The scale of one or the other op.
 template <typename Op> static APFloat scaleOrDefault(Op op) {
   if (std::optional<APFloat> scale = op.getScale())

@@ -7,6 +7,7 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Matchers.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/ErrorHandling.h"
 
@@ -90,13 +91,23 @@ struct PointwiseAxes : AxisRelationOpInterface::FallbackModel<PointwiseAxes> {
   }
 };
 
-/// One whose result is zero where its operands are.
+/// Whether all elements of `value` are one finite number.
+bool isFiniteSplat(Value value) {
+  DenseFPElementsAttr constant;
+  return matchPattern(value, m_Constant(&constant)) && constant.isSplat() &&
+         constant.getSplatValue<APFloat>().isFinite();
+}
+
+/// One whose result is zero where its operands are, or where the other factor
+/// of a finite constant is.
 template <typename Op>
 struct ZeroKeepingAxes
     : AxisRelationOpInterface::ExternalModel<ZeroKeepingAxes<Op>, Op> {
   AxisRelation getAxisRelation(Operation *op) const {
     AxisRelation relation = AxisRelation::pointwise(op);
-    relation.keepsZeros = true;
+    for (Value operand : op->getOperands())
+      if (!isa<arith::MulFOp>(op) || !isFiniteSplat(operand))
+        relation.keepZerosOf(operand);
     return relation;
   }
 };

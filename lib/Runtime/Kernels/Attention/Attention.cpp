@@ -1,4 +1,4 @@
-//===- Attention.cpp - plan of the gradient of attention sinks ------------===//
+//===- Attention.cpp - plans of what is beside attention ------------------===//
 //
 // cuDNN computes attention itself (Attention/AttentionPlans.cpp). It sums the
 // gradient of the sinks in an unspecified order; this kernel uses the order of
@@ -53,6 +53,25 @@ Status plan_attention_sink_grad(const CudaDevice &device,
                       ChunkSumArgs{args.partial, buffers[b::dsinks], chunks,
                                    static_cast<int32_t>(params.heads)});
       });
+  return Status::ok();
+}
+
+Status plan_used_rows(const CudaDevice &device, const used_rows_params &params,
+                      std::unique_ptr<Plan> *plan) {
+  namespace b = used_rows_buffers;
+  LaunchConfig config;
+  TE_RT_RETURN_IF_FAILED(config.find(device, "te_used_rows"));
+  config.block = kUsedRowsBlock;
+  TE_RT_RETURN_IF_FAILED(
+      setGrid(ceilDiv(params.tokens, kUsedRowsBlock), &config));
+  *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
+    UsedRowsArgs args{};
+    args.documents = static_cast<const int32_t *>(buffers[b::documents]);
+    args.used = static_cast<float *>(buffers[b::used]);
+    args.tokens = params.tokens;
+    args.boundaries = params.boundaries;
+    return launch(config, args);
+  });
   return Status::ok();
 }
 

@@ -55,8 +55,14 @@ struct AttentionPaddingArgs {
   int64_t tokens;
 };
 
+struct UsedRowsArgs {
+  const int32_t *documents; // [boundaries]
+  float *used;              // [tokens]
+  int64_t tokens, boundaries;
+};
+
 inline constexpr int kSinkGradBlock = 256, kDocumentsBlock = 256,
-                     kPaddingBlock = 256;
+                     kPaddingBlock = 256, kUsedRowsBlock = 256;
 
 } // namespace te::rt::cuda
 

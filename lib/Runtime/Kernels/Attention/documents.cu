@@ -1,4 +1,4 @@
-//===- documents.cu - documents of cuDNN's attention ----------------------===//
+//===- documents.cu - documents of attention ------------------------------===//
 //
 // te_attention_documents: one block checks the boundaries and writes the length
 // of each document and where it begins in each matrix. If one boundary is
@@ -6,6 +6,8 @@
 //
 // te_attention_padding: fills the rows that are in no document, which cuDNN
 // does not write.
+//
+// te_used_rows: marks the rows that are in documents.
 //
 //===----------------------------------------------------------------------===//
 
@@ -52,4 +54,15 @@ extern "C" __global__ void __launch_bounds__(kPaddingBlock)
          i += step)
       args.matrices[n][i] = fill;
   }
+}
+
+extern "C" __global__ void __launch_bounds__(kUsedRowsBlock)
+    te_used_rows(const __grid_constant__ UsedRowsArgs args) {
+  const int64_t t =
+      static_cast<int64_t>(blockIdx.x) * kUsedRowsBlock + threadIdx.x;
+  if (t < args.tokens)
+    args.used[t] =
+        t >= args.documents[0] && t < args.documents[args.boundaries - 1]
+            ? 1.0f
+            : 0.0f;
 }

@@ -236,6 +236,15 @@ def rope(v, minus):
 
 # Two products and a sum.
 check(
+    "zero_unused",
+    """  %used = te.used_rows %cu : tensor<3xi32> -> tensor<6xf32>
+  %y = te.zero_unused %x, %used : tensor<6x5xf32>, tensor<6xf32>""",
+    {"x": draw(6, 5), "cu": np.array([1, 3, 5], np.int32)},
+    {"y": "tensor<6x5xf32>"},
+    lambda v, minus: {"y": v["x"] * np.array([0, 1, 1, 1, 1, 0])[:, None]},
+    0,
+)
+check(
     "rope",
     """  %cos = arith.constant dense<0.6> : tensor<3x2xf32>
   %sin = arith.constant dense<0.8> : tensor<3x2xf32>

@@ -134,3 +134,24 @@ func.func private @packed(%x: tensor<8x8xf32>, %k: tensor<8x4xf32>, %s: tensor<4
   %o = te.attention %q, %k, %k sinks %s : tensor<4xf32> documents %ends : tensor<3xi32> {heads = 4 : i64, kv_heads = 2 : i64, sequence = 8 : i64, causal} : tensor<8x8xf32>, tensor<8x4xf32>
   return %o : tensor<8x8xf32>
 }
+
+// -----
+
+// Cotangents of rows that are not used are set to zero. The rows are saved if they are computed.
+
+// CHECK-LABEL: func.func @leaves_out(
+// CHECK-SAME:    %[[CU:[^ ]*]]: tensor<3xi32>, %[[DY:[^ ]*]]: tensor<8x8xf32>)
+// CHECK:         %[[USED:.*]] = te.used_rows %[[CU]]
+// CHECK:         %[[USED_R:.*]] = te.residual %[[USED]] "zero_unused0.used"
+// CHECK:         %[[DX:.*]] = te.zero_unused %[[DY]], %[[USED_R]]
+// CHECK:         return %[[DX]]
+func.func @leaves_out(%x: tensor<8x8xf32>, %cu: tensor<3xi32>, %dy: tensor<8x8xf32>) -> tensor<8x8xf32> {
+  %y, %dx = te.vjp @used(%x, %cu) cotangents(%dy) wrt [0]
+    : (tensor<8x8xf32>, tensor<3xi32>), (tensor<8x8xf32>) -> (tensor<8x8xf32>, tensor<8x8xf32>)
+  return %dx : tensor<8x8xf32>
+}
+func.func private @used(%x: tensor<8x8xf32>, %cu: tensor<3xi32>) -> tensor<8x8xf32> {
+  %used = te.used_rows %cu : tensor<3xi32> -> tensor<8xf32>
+  %y = te.zero_unused %x, %used : tensor<8x8xf32>, tensor<8xf32>
+  return %y : tensor<8x8xf32>
+}

@@ -284,3 +284,25 @@ func.func @choices(%x: tensor<4x8xbf16> {te.name = "x"}, %b: tensor<8xbf16> {te.
   %y = arith.select %holds, %m, %one : tensor<4x8xi1>, tensor<4x8xf32>
   return %y : tensor<4x8xf32>
 }
+
+// -----
+
+// Rows that are not used are set to zero in the launch of the ops around them, which reads one number for each row.
+// CHECK-LABEL: func.func @unused
+// CHECK: linalg.generic {{.*}} ins(%{{.*}}, %{{.*}}, %arg1 : tensor<32xbf16>, tensor<32xbf16>, tensor<4xf32>)
+// CHECK: %[[SUM:.*]] = arith.addf
+// CHECK: arith.truncf %[[SUM]]
+// CHECK: %[[USED:.*]] = arith.cmpf une
+// CHECK: arith.select %[[USED]]
+// CHECK-NOT: linalg.generic
+// CHECK: return
+// LAUNCH-LABEL: func.func @unused
+// LAUNCH: tert.launch "generated"
+// LAUNCH-NOT: tert.launch
+// LAUNCH: return
+func.func @unused(%x: tensor<4x8xbf16> {te.name = "x"}, %used: tensor<4xf32> {te.name = "used"}, %r: tensor<4x8xbf16> {te.name = "r"})
+    -> (tensor<4x8xbf16> {te.name = "y"}) {
+  %s = arith.addf %x, %r : tensor<4x8xbf16>
+  %y = te.zero_unused %s, %used : tensor<4x8xbf16>, tensor<4xf32>
+  return %y : tensor<4x8xbf16>
+}
