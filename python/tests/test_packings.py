@@ -190,8 +190,10 @@ class LayerSteps:
     def __init__(self, context, recipe, override):
         self.options = {"recipe": recipe, "backward_override": override, "vjp": True, "context": context}
         self.weights = {name: draw(shape, i) for i, (name, shape) in enumerate(LAYER.items())}
-        # The largest elements of what a layer reads are biases, in rows that are not used, if they count.
+        # Biases are large. If the first column of x is, the largest element that the MLP would read is in rows that are
+        # not used: 60, and 60 - 8 in others.
         self.weights["shift"] *= bf16(16)
+        self.weights["shift"][0], self.weights["scale"][0] = 60, -1
         self.state = {}
 
     def step(self, rows, used):
@@ -252,5 +254,7 @@ def test_padding_changes_nothing(pair, reference):
     # A step of only the used rows has the same amaxes, and adds the same numbers.
     exact = steps.step(USED, None)
     positions = np.arange(USED, dtype=np.int32)
-    wanted = steps.call(exact, x[:USED], dy[:USED], np.ones(USED, bool), [0, USED], positions, 0.0)
-    assert not differing(run(packed, [USED], [0], np.nan), wanted)
+    for first in (x[0, 0], 1000):
+        x[:, 0] = first
+        wanted = steps.call(exact, x[:USED], dy[:USED], np.ones(USED, bool), [0, USED], positions, 0.0)
+        assert not differing(run(packed, [USED], [0], np.nan), wanted)
