@@ -22,6 +22,7 @@ import numpy as np
 from te_mlir import _capi
 from te_mlir.dtypes import DType
 from te_mlir.errors import ArgumentError, RuntimeFailure, TEError
+from te_mlir.jax.varying import varying_axes
 from te_mlir.program import Program
 
 TARGET = "te_mlir_step"
@@ -134,22 +135,6 @@ class Loaded:
             return self.arena
         argument = self.program.arguments[place]
         return jax.ShapeDtypeStruct(argument.shape, jax_dtype(argument.dtype))
-
-
-def varying_axes(arrays: Sequence[Any]) -> frozenset[Any]:
-    """The axes of an enclosing jax.shard_map along which any of the arrays varies; none if JAX does not track that."""
-    manual = (getattr(jax.typeof(array), "mat", None) for array in arrays)
-    return frozenset(axis for kind in manual for axis in getattr(kind, "varying", ()))
-
-
-def vary(arrays: Sequence[Any]) -> list[Any]:
-    """Marks all arrays as varying along the axes along which any of them varies.
-
-    JAX then sums the gradients of arrays that are the same on all devices, as it does for its own operations.
-    """
-    axes = varying_axes(arrays)
-    missing = [tuple(axes - varying_axes([array])) for array in arrays]
-    return [jax.lax.pcast(a, names, to="varying") if names else a for a, names in zip(arrays, missing)]
 
 
 class Call:

@@ -21,12 +21,13 @@ from te_mlir.dtypes import BY_NAME
 from te_mlir.errors import ArgumentError, ImportFailure
 from te_mlir.frontend.emitter import FLOATS, te_name
 from te_mlir.frontend.graph import Var, ancestors, short
-from te_mlir.jax._ffi import jax_dtype, vary
+from te_mlir.jax._ffi import jax_dtype
 from te_mlir.jax.calls import NUMPY, Default, by_position, canonical, is_weak, leaf_names, refuse_inside, some
 from te_mlir.jax.function import Function
 from te_mlir.jax.graph import Evaluator, Graph, describe, trace
 from te_mlir.jax.importer import Importer
 from te_mlir.jax.specs import Options, Spec, State, check, platform_of
+from te_mlir.jax.varying import vary
 from te_mlir.program import report
 from te_mlir.recipes import Recipe
 

@@ -17,9 +17,10 @@ import jax.numpy as jnp
 
 from te_mlir.dtypes import BY_NAME
 from te_mlir.errors import ArgumentError
-from te_mlir.jax._ffi import ARENA, Call, Loaded, jax_dtype, vary
+from te_mlir.jax._ffi import ARENA, Call, Loaded, jax_dtype
 from te_mlir.jax.graph import is_tracing
 from te_mlir.jax.specs import Options, Spec, State, check, platform_of
+from te_mlir.jax.varying import vary
 from te_mlir.program import Argument, Program
 from te_mlir.recipes import Recipe
 

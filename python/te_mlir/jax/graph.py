@@ -19,6 +19,7 @@ import numpy as np
 
 from te_mlir.frontend.graph import Atom, Const, Node, Var, order_of, short
 from te_mlir.jax.gathers import picks_of, rows_of
+from te_mlir.jax.varying import vary
 
 #: Constants with more elements are not folded, but computed in every call.
 LARGEST_CONSTANT = 1 << 24
@@ -391,6 +392,6 @@ class Evaluator:
             equation = node.origin.equation
             # The equation may have more operands than the node, because x * x is imported as a square.
             count = len(equation.invars)
-            inputs = [self(v) for v in (node.inputs * count)[:count]]
+            inputs = vary([self(v) for v in (node.inputs * count)[:count]])
             self.known.update(zip(node.outputs, _evaluate(equation, inputs)))
         return self.known[atom]
