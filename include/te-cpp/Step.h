@@ -28,9 +28,11 @@
 #include <bit>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <dlfcn.h>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <memory>
 #include <random>
@@ -201,20 +203,21 @@ public:
     };
     for (int i : filled) {
       const te_rt_argument_info &info = signature->arguments[i];
+      if (!isWeight(i)) {
+        reset(i);
+        continue;
+      }
       Bytes bytes(info.bytes);
       const size_t size = info.dtype == TE_RT_F32 ? 4 : 2;
-      if (isFloat(info.dtype))
-        for (size_t at = 0; at < bytes.size(); at += size) {
-          float value = info.flags & TE_RT_HAS_INIT ? info.init : 0.0f;
-          if (isWeight(i) && info.rank > 1)
-            value = float(std::sqrt(-2 * std::log(uniform()) /
-                                    double(info.shape[info.rank - 1])) *
-                          std::cos(2 * M_PI * uniform()));
-          else if (isWeight(i))
-            value = 1.0f;
-          const uint32_t bits = encode(info.dtype, value);
-          std::memcpy(&bytes[at], &bits, size);
-        }
+      for (size_t at = 0; at < bytes.size(); at += size) {
+        const float value =
+            info.rank > 1 ? float(std::sqrt(-2 * std::log(uniform()) /
+                                            double(info.shape[info.rank - 1])) *
+                                  std::cos(2 * M_PI * uniform()))
+                          : 1.0f;
+        const uint32_t bits = encode(info.dtype, value);
+        std::memcpy(&bytes[at], &bits, size);
+      }
       write(i, bytes.data(), bytes.size());
     }
   }
@@ -226,8 +229,8 @@ public:
     std::string error;
     require(output.open(path, error), error);
     support::Safetensors file;
-    file.metadata =
-        support::checkpointMetadata({signature->recipe, count}, "te-cpp");
+    file.metadata = support::checkpointMetadata({signature->recipe, count},
+                                                storedStates(), "te-cpp");
     std::vector<Bytes> data;
     data.reserve(states.size());
     for (int i : states) {
@@ -245,43 +248,36 @@ public:
             error);
   }
 
-  /// Reads a checkpoint of `save` or te-run under the same recipe; returns the
-  /// number of steps that were run before it. The states are those of the file,
-  /// or, if that does not fit in any way, as they were.
-  int64_t load(const std::string &path) {
+  /// Reads a checkpoint of `save` or te-run; returns the number of steps that
+  /// were run before it. If it was saved under another recipe, states of
+  /// recipes that the step does not know are left, and its own that the file
+  /// does not have start as `initialize` starts them; `warn` gets one sentence
+  /// that counts them. If the file does not fit in any other way, it throws,
+  /// and the states are as they were.
+  int64_t load(
+      const std::string &path,
+      const std::function<void(const std::string &)> &warn =
+          [](const std::string &text) {
+            std::fprintf(stderr, "warning: %s\n", text.c_str());
+          }) {
     const Bytes bytes = readFile(path);
     support::Safetensors file;
-    support::CheckpointInfo saved;
+    support::RestoredStates restored;
     std::string error;
     const bool parsed = support::parseSafetensors(bytes, file, error);
     require(parsed, "cannot read " + support::inQuotes(path) + ": " + error);
-    require(support::readCheckpointInfo(file, path, saved, error), error);
-    require(saved.recipe == signature->recipe,
-            "'" + path + "' was saved under " + saved.recipe +
-                ", but the step has " + signature->recipe);
-    for (int i : states) {
-      const te_rt_argument_info &info = signature->arguments[i];
-      const auto at = file.tensors.find(info.name);
-      require(at != file.tensors.end(),
-              "'" + path + "' has no state '" + info.name + "'");
-      const support::SafetensorsView &stored = at->second;
-      require(stored.dtype == typeName(info) &&
-                  stored.shape == storedShape(info) &&
-                  int64_t(stored.data.size()) == info.bytes,
-              "expected state '" + at->first + "' of '" + path + "' to be " +
-                  typeName(info) + " " + text(storedShape(info)) +
-                  ", but got " + stored.dtype + " " + text(stored.shape));
-    }
-    require(file.tensors.size() == states.size(),
-            "expected '" + path + "' to have the " +
-                std::to_string(states.size()) +
-                " states of the step, but got " +
-                std::to_string(file.tensors.size()));
-    for (int i : states) {
-      const auto &data = file.tensors[signature->arguments[i].name].data;
-      write(i, data.data(), data.size());
-    }
-    return saved.step;
+    std::vector<std::string> errors;
+    if (!support::restoreStates(file, path, signature->recipe, storedStates(),
+                                restored, errors))
+      throw std::runtime_error(errors.front());
+    if (!restored.warning.empty())
+      warn(restored.warning);
+    for (size_t i = 0; i < states.size(); ++i)
+      if (const support::SafetensorsView *view = restored.values[i])
+        write(states[i], view->data.data(), view->data.size());
+      else
+        reset(states[i]);
+    return restored.saved.step;
   }
 
 private:
@@ -319,6 +315,18 @@ private:
     Bytes bytes(signature->arguments[i].bytes);
     check(te_rt_copy_to_host(context, bytes.data(), pointers[i], bytes.size()));
     return bytes;
+  }
+  /// Sets what the step says of a first run, or zeros.
+  void reset(int i) {
+    const te_rt_argument_info &info = signature->arguments[i];
+    Bytes bytes(info.bytes);
+    const size_t size = info.dtype == TE_RT_F32 ? 4 : 2;
+    if (isFloat(info.dtype) && info.flags & TE_RT_HAS_INIT)
+      for (size_t at = 0; at < bytes.size(); at += size) {
+        const uint32_t bits = encode(info.dtype, info.init);
+        std::memcpy(&bytes[at], &bits, size);
+      }
+    write(i, bytes.data(), bytes.size());
   }
   bool isWeight(int i) const {
     return signature->arguments[i].flags & TE_RT_IS_WEIGHT;
@@ -359,12 +367,16 @@ private:
       shape.back() *= 2; // two elements a byte
     return shape;
   }
-  /// "[2, 3]".
-  static std::string text(const std::vector<int64_t> &shape) {
-    std::string all = "[";
-    for (int64_t size : shape)
-      all += (all.size() > 1 ? ", " : "") + std::to_string(size);
-    return all + "]";
+  /// The states as a checkpoint has them.
+  std::vector<support::CheckpointState> storedStates() const {
+    std::vector<support::CheckpointState> stored;
+    stored.reserve(states.size());
+    for (int i : states) {
+      const te_rt_argument_info &info = signature->arguments[i];
+      stored.push_back({info.name, typeName(info), storedShape(info),
+                        (info.flags & TE_RT_IS_RECIPE_STATE) != 0});
+    }
+    return stored;
   }
 
   using Buffer = std::unique_ptr<void, FreeBuffer>;

@@ -76,7 +76,8 @@ void te_program::describeArguments() {
          isResult ? TE_RT_RESULT : TE_RT_ARGUMENT,
          static_cast<int32_t>(info.part), info.carriedInput,
          uint32_t(compiled.weights.contains(info.name) ? TE_RT_IS_WEIGHT : 0) |
-             (info.init ? TE_RT_HAS_INIT : 0),
+             (info.init ? TE_RT_HAS_INIT : 0) |
+             (info.isRecipeState ? TE_RT_IS_RECIPE_STATE : 0),
          info.init.value_or(0), 0, info.arenaOffset});
   }
 }

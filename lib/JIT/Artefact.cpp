@@ -78,7 +78,8 @@ llvm::Constant *SignatureWriter::describe(const ArgumentInfo &argument) {
                                           argument.shape.size())),
                     "shape", llvm::GlobalValue::PrivateLinkage);
   const int32_t flags = (argument.isWeight ? TE_RT_IS_WEIGHT : 0) |
-                        (argument.init ? TE_RT_HAS_INIT : 0);
+                        (argument.init ? TE_RT_HAS_INIT : 0) |
+                        (argument.isRecipeState ? TE_RT_IS_RECIPE_STATE : 0);
   return llvm::ConstantStruct::getAnon(
       {text(argument.qualifiedName()), text(argument.valueType), shape,
        llvm::ConstantInt::getSigned(i64, argument.bytes),

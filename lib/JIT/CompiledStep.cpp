@@ -98,6 +98,7 @@ FailureOr<std::vector<ArgumentInfo>> te::readArguments(ModuleOp module) {
     auto offset = entry.getAs<IntegerAttr>(tert::kOffsetEntry);
     argument.arenaOffset = offset ? offset.getInt() : -1;
     argument.isWeight = entry.contains("weight");
+    argument.isRecipeState = entry.contains("recipe_state");
     if (auto init = entry.getAs<FloatAttr>("init"))
       argument.init = init.getValue().convertToFloat();
     if (auto rows = entry.getAs<IntegerAttr>("rows"),

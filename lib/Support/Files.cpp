@@ -30,6 +30,16 @@ std::string inQuotes(std::string_view text) {
   return result + "'";
 }
 
+std::string shapeText(const std::vector<int64_t> &shape) {
+  constexpr size_t kMost = 16;
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size() && i < kMost; ++i)
+    text += (i ? ", " : "") + std::to_string(shape[i]);
+  if (shape.size() > kMost)
+    text += ", ... (" + std::to_string(shape.size()) + " dimensions)";
+  return text + "]";
+}
+
 std::string noMemory(uint64_t bytes) {
   return "no memory for " + std::to_string(bytes) + " bytes";
 }

@@ -29,6 +29,9 @@ bool fail(std::string &error, std::string message);
 /// printable ASCII as '?'.
 std::string inQuotes(std::string_view text);
 
+/// "[256, 512]"; of more than 16 extents, only the first and their number.
+std::string shapeText(const std::vector<int64_t> &shape);
+
 /// Runs `body`, which returns false and says why in `error` if it fails. Memory
 /// that runs out, also that for a message, is a failure like others.
 template <typename Body> bool guarded(std::string &error, Body body) noexcept {

@@ -96,6 +96,10 @@ class Recipe:
         """The dialect's options that this recipe sets."""
         return {}
 
+    def states(self) -> frozenset[str]:
+        """How the names of values end that a step may carry to the next one for this recipe."""
+        return frozenset()
+
     def spelling(self) -> str:
         """The text between `#te.recipe<` and `>`, and after the pipeline's `recipe=`."""
         options = ", ".join(f"{name} = {_text(value)}" for name, value in self.options().items())
@@ -156,6 +160,9 @@ class DelayedScaling(Recipe):
             "amax_history_len": self.amax_history_len,
             "amax_compute_algo": self.amax_compute_algo,
         }
+
+    def states(self) -> frozenset[str]:
+        return frozenset({"amax_history", "scale"})
 
 
 @dataclass(frozen=True)
@@ -318,6 +325,9 @@ class NVFP4BlockScaling(Recipe):
             **self._checked_override(),
         }
 
+    def states(self) -> frozenset[str]:
+        return frozenset() if self.disable_stochastic_rounding else frozenset({"rng_state"})
+
 
 @dataclass(frozen=True)
 class CustomRecipe(Recipe):
@@ -360,3 +370,6 @@ class CustomRecipe(Recipe):
             "grad_col_source": self.grad_col_source,
             **self._checked_override(),
         }
+
+    def states(self) -> frozenset[str]:
+        return self.fprop.states() | self.dgrad.states() | self.wgrad.states()

@@ -209,7 +209,7 @@ def test_training_lowers_the_loss():
     assert any(name.endswith("amax_history") for name in states)
     compiled.te.load_state_dict(states)
     with pytest.raises(KeyError):
-        compiled.te.load_state_dict({})
+        compiled.te.load_state_dict(dict(list(states.items())[1:]))
 
 
 def test_no_grad_runs_the_forward_alone():

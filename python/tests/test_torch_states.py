@@ -364,10 +364,113 @@ def test_the_handle_loads_what_it_saved():
         other.te.load_state_dict({**states, "up.x.sale": torch.ones(())})
     other.te.load_state_dict(states)
     other(batches(1)[0])
-    with pytest.raises(KeyError, match="expected a state 'up.x.amax_history', but got"):
+    with pytest.raises(KeyError, match="expected a state 'up.x.scale', but got"):
+        other.te.load_state_dict({name: value for name, value in states.items() if name != "up.x.scale"})
+    with pytest.warns(UserWarning, match="not those of DelayedScaling: 12 of the model start from the initial value"):
         other.te.load_state_dict({})
     other.te.load_state_dict(states)
     assert_equal(list(other.te.state_dict().values()), [states[name] for name in other.te.state_dict()])
+
+
+SWITCHED = {
+    "none": te_mlir.HighPrecision(),
+    "current": te_mlir.Float8CurrentScaling(),
+    "delayed": DELAYED,
+    "longer": te_mlir.DelayedScaling(amax_history_len=8),
+    "nvfp4": te_mlir.NVFP4BlockScaling(),
+}
+
+
+# The numbers of states that are not used, and that are new.
+@pytest.mark.parametrize(
+    "before, after, left, new",
+    [
+        ("none", "delayed", 0, 12),
+        ("delayed", "none", 12, 0),
+        ("delayed", "current", 12, 0),
+        ("delayed", "nvfp4", 12, 1),
+        ("nvfp4", "delayed", 1, 12),
+        ("delayed", "longer", 0, 6),
+        ("current", "none", 0, 0),
+        ("delayed", "delayed", 0, 0),
+    ],
+)
+@pytest.mark.parametrize("called", [False, True])
+def test_training_goes_on_under_another_recipe(before, after, left, new, called):
+    inputs = batches(4)
+    model = jitted(SWITCHED[before])
+    train(model, inputs[:2])
+    saved = {name: value.clone() for name, value in model.state_dict().items()}
+    torch._dynamo.reset()
+    other = jitted(SWITCHED[after])
+    if called:
+        train(other, inputs[:1])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert str(other.load_state_dict(saved)) == "<All keys matched successfully>"
+        losses = train(other, inputs[2:])
+    name = type(SWITCHED[after]).__name__
+    parts = [f"{left} of them {'is' if left == 1 else 'are'} not used"] * (left > 0)
+    parts += [f"{new} of the model {'starts' if new == 1 else 'start'} from the initial value"] * (new > 0)
+    said = [str(each.message) for each in caught if "te: " in str(each.message)]
+    assert said == [f"te: loaded states are not those of {name}: {', and '.join(parts)}"] * bool(parts)
+    # As a model that starts with these weights, and with the scales of a history that has another length.
+    torch._dynamo.reset()
+    fresh = jitted(SWITCHED[after])
+    kept = [] if new or left == 12 else te_states(model)
+    if (before, after) == ("delayed", "longer"):
+        kept = [key for key in te_states(model) if key.endswith(".scale")]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fresh.load_state_dict(
+            {key: value for key, value in saved.items() if key not in te_states(model) or key in kept}
+        )
+    assert_equal(train(fresh, inputs[2:]), losses)
+    # States that were not used are not saved again.
+    assert all(key.rpartition(".")[2] in SWITCHED[after].states() for key in other.te.state_dict())
+
+
+def test_modules_go_on_under_another_recipe():
+    inputs = batches(4)
+    model = drop_in(te_mlir.HighPrecision())
+    train(model, inputs[:2])
+    saved = model.state_dict()
+    for called in (False, True):
+        other = drop_in()
+        if called:
+            train(other, inputs[:1])
+        with pytest.warns(UserWarning, match="not those of DelayedScaling: 6 of the model start from") as caught:
+            assert str(other.load_state_dict(saved)) == "<All keys matched successfully>"
+            train(other, inputs[2:])
+        # One of each of the two modules.
+        assert len([each for each in caught if "te: " in str(each.message)]) == 2
+    # The recipe of a module is that of its call, so that it keeps the states of others.
+    saved = other.state_dict()
+    other = drop_in(te_mlir.HighPrecision())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        other.load_state_dict(saved)
+        other(inputs[0])
+        other.recipe = DELAYED
+        train(other, inputs[2:])
+    assert te_states(other).keys() == {name for name in saved if ".te." in name}
+
+
+def test_casts_of_another_recipe_are_left():
+    x = batches(1)[0]
+    trainer = jitted(te_mlir.MXFP8BlockScaling(), cache_weights=True)
+    trainer(x).float().sum().backward()
+    states = trainer.te.state_dict()
+    for called in (False, True):
+        torch._dynamo.reset()
+        other = jitted(te_mlir.Float8CurrentScaling(), cache_weights=True)
+        if called:
+            other(x)
+        with pytest.warns(UserWarning, match="not those of Float8CurrentScaling: .* of them are not used"):
+            other.te.load_state_dict(states)
+            wanted = other(x)
+        torch._dynamo.reset()
+        assert torch.equal(jitted(te_mlir.Float8CurrentScaling())(x), wanted)
 
 
 def copied(model):

@@ -2,7 +2,8 @@
 
 #include "Checkpoint.h"
 
-#include <set>
+#include <algorithm>
+#include <utility>
 
 namespace te::run {
 namespace {
@@ -17,69 +18,39 @@ statesOf(const std::vector<StepArgument> &arguments) {
   return states;
 }
 
-/// A file and what is in it.
-class Checkpoint {
-public:
-  Checkpoint(const std::string &path, std::vector<std::string> &errors)
-      : path(path), errors(errors) {
-    std::string error;
-    if (!support::readFile(path, bytes, error))
-      fail(std::move(error));
-    else if (!support::parseSafetensors(bytes, file, error))
-      fail("cannot read '" + path + "': " + error);
-    else
-      isRead = true;
-  }
-
-  void fail(std::string error) { errors.push_back(std::move(error)); }
-
-  /// Copies the tensor of `spec`'s name.
-  void take(const TensorSpec &spec, const char *kind,
-            support::NpzArchive &states) {
-    const auto at = file.tensors.find(spec.name);
-    if (at == file.tensors.end())
-      return fail("expected '" + path + "' to have " + kind + " '" + spec.name +
-                  "' (" + spec.str() + ")");
-    const support::SafetensorsView &view = at->second;
-    const TensorSpec stored{{}, spec.type, checkpointShape(spec)};
-    if (view.dtype != checkpointType(spec.type) || view.shape != stored.shape)
-      return fail("expected " + std::string(kind) + " '" + spec.name +
-                  "' of '" + path + "' to be " + checkpointType(spec.type) +
-                  " " + shapeText(stored.shape) + ", but got " + view.dtype +
-                  " " + shapeText(view.shape));
-    support::NpyArray &array = states[spec.name];
-    if (!zerosArray(spec, array))
-      return fail(noMemoryFor(spec));
-    std::copy(view.data.begin(), view.data.end(), array.data.begin());
-  }
-
-  /// Whether it says of itself that it is a checkpoint.
-  bool readInfo(CheckpointInfo &info) {
-    std::string error;
-    if (support::readCheckpointInfo(file, path, info, error))
-      return true;
-    fail(std::move(error));
+/// Reads a safetensors file, whose tensors are views of `bytes`.
+bool readFile(const std::string &path, std::vector<uint8_t> &bytes,
+              support::Safetensors &file, std::vector<std::string> &errors) {
+  std::string error;
+  if (!support::readFile(path, bytes, error)) {
+    errors.push_back(std::move(error));
     return false;
   }
+  if (support::parseSafetensors(bytes, file, error))
+    return true;
+  errors.push_back("cannot read '" + path + "': " + error);
+  return false;
+}
 
-  /// What is not in `wanted` is an error.
-  void refuseOthers(const std::set<std::string> &wanted) {
-    for (const auto &[name, view] : file.tensors)
-      if (!wanted.contains(name))
-        fail("expected '" + path +
-             "' to have states of the entry only, but got " +
-             support::inQuotes(name) + " (" + view.dtype + " " +
-             shapeText(view.shape) + ")");
-  }
+/// Copies `view` to the array of `spec`.
+void take(const TensorSpec &spec, const support::SafetensorsView &view,
+          support::NpzArchive &states, std::vector<std::string> &errors) {
+  support::NpyArray &array = states[spec.name];
+  if (!zerosArray(spec, array))
+    errors.push_back(noMemoryFor(spec));
+  else
+    std::copy(view.data.begin(), view.data.end(), array.data.begin());
+}
 
-  bool isRead = false;
-
-private:
-  const std::string &path;
-  std::vector<std::string> &errors;
-  std::vector<uint8_t> bytes;
-  support::Safetensors file;
-};
+std::vector<support::CheckpointState>
+checkpointStates(const std::vector<const TensorSpec *> &specs) {
+  std::vector<support::CheckpointState> states;
+  states.reserve(specs.size());
+  for (const TensorSpec *spec : specs)
+    states.push_back({spec->name, checkpointType(spec->type),
+                      checkpointShape(*spec), spec->isRecipeState});
+  return states;
+}
 
 } // namespace
 
@@ -92,8 +63,10 @@ bool writeCheckpoint(OutputFile &file,
                      const support::NpzArchive &outputs,
                      const CheckpointInfo &info, std::string &error) {
   support::Safetensors contents;
-  contents.metadata = support::checkpointMetadata(info, TE_VERSION);
-  for (const TensorSpec *spec : statesOf(arguments))
+  const std::vector<const TensorSpec *> states = statesOf(arguments);
+  contents.metadata =
+      support::checkpointMetadata(info, checkpointStates(states), TE_VERSION);
+  for (const TensorSpec *spec : states)
     contents.tensors[spec->name] = {checkpointType(spec->type),
                                     checkpointShape(*spec),
                                     outputs.at(spec->name).data};
@@ -108,28 +81,50 @@ bool writeCheckpoint(OutputFile &file,
 void readCheckpoint(const std::string &path,
                     const std::vector<StepArgument> &arguments,
                     support::NpzArchive &states, CheckpointInfo &info,
-                    std::vector<std::string> &errors) {
-  Checkpoint checkpoint(path, errors);
-  if (!checkpoint.isRead || !checkpoint.readInfo(info))
+                    Remarks &remarks) {
+  std::vector<uint8_t> bytes;
+  support::Safetensors file;
+  support::RestoredStates restored;
+  const std::vector<const TensorSpec *> specs = statesOf(arguments);
+  if (!readFile(path, bytes, file, remarks.errors))
     return;
-  std::set<std::string> wanted;
-  for (const TensorSpec *spec : statesOf(arguments)) {
-    wanted.insert(spec->name);
-    checkpoint.take(*spec, "state", states);
-  }
-  checkpoint.refuseOthers(wanted);
+  const bool isWhole =
+      support::restoreStates(file, path, info.recipe, checkpointStates(specs),
+                             restored, remarks.errors);
+  info.step = restored.saved.step;
+  remarks.resumed = std::move(restored.warning);
+  for (size_t i = 0; isWhole && i < specs.size(); ++i)
+    if (const support::SafetensorsView *view = restored.values[i])
+      take(*specs[i], *view, states, remarks.errors);
 }
 
 void readWeights(const std::string &path,
                  const std::vector<StepArgument> &arguments,
                  support::NpzArchive &states,
                  std::vector<std::string> &errors) {
-  Checkpoint checkpoint(path, errors);
-  if (!checkpoint.isRead)
+  std::vector<uint8_t> bytes;
+  support::Safetensors file;
+  if (!readFile(path, bytes, file, errors))
     return;
-  for (const StepArgument &argument : arguments)
-    if (!argument.isResult && argument.spec.isWeight)
-      checkpoint.take(argument.spec, "parameter", states);
+  for (const StepArgument &argument : arguments) {
+    const TensorSpec &spec = argument.spec;
+    if (argument.isResult || !spec.isWeight)
+      continue;
+    const auto at = file.tensors.find(spec.name);
+    const std::vector<int64_t> shape = checkpointShape(spec);
+    if (at == file.tensors.end())
+      errors.push_back("expected '" + path + "' to have parameter '" +
+                       spec.name + "' (" + spec.str() + ")");
+    else if (at->second.dtype != checkpointType(spec.type) ||
+             at->second.shape != shape)
+      errors.push_back("expected parameter '" + spec.name + "' of '" + path +
+                       "' to be " + checkpointType(spec.type) + " " +
+                       support::shapeText(shape) + ", but got " +
+                       at->second.dtype + " " +
+                       support::shapeText(at->second.shape));
+    else
+      take(spec, at->second, states, errors);
+  }
 }
 
 } // namespace te::run

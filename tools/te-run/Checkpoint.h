@@ -27,12 +27,20 @@ bool writeCheckpoint(OutputFile &file,
                      const support::NpzArchive &outputs,
                      const CheckpointInfo &info, std::string &error);
 
-/// Reads `path` into `states`, by the names of arguments. It must hold the
-/// carried states, all and nothing else. What is wrong is appended to `errors`.
+/// What is to be said of the arrays of a run.
+struct Remarks {
+  std::vector<std::string> errors, warnings;
+  /// What the loaded file and the step do not have in common, or "".
+  std::string resumed;
+};
+
+/// Reads the carried states of `path` into `states`, by the names of arguments.
+/// `info` is of this step, and counts the steps of the file on return. See
+/// support::restoreStates for what the file must hold.
 void readCheckpoint(const std::string &path,
                     const std::vector<StepArgument> &arguments,
                     support::NpzArchive &states, CheckpointInfo &info,
-                    std::vector<std::string> &errors);
+                    Remarks &remarks);
 
 /// Reads only the parameters (`te.weight`) from any safetensors file that has
 /// them all.

@@ -68,8 +68,8 @@ std::string firstDifference(const TensorSpec &spec,
   auto element = [&](const std::vector<uint8_t> &bytes) {
     return elementText(spec.type, &bytes[stored * size], size, half);
   };
-  return "'" + spec.name + "' at " + shapeText(index) + " is " + element(a) +
-         " in " + labelA + ", but " + element(b) + " in " + labelB;
+  return "'" + spec.name + "' at " + support::shapeText(index) + " is " +
+         element(a) + " in " + labelA + ", but " + element(b) + " in " + labelB;
 }
 
 std::string counted(int64_t count, const std::string &what) {

@@ -114,13 +114,14 @@ std::vector<StepArgument> argumentsOf(const mlir::te::CompiledStep &step,
   using mlir::te::ArgumentInfo;
   std::vector<StepArgument> arguments;
   for (const ArgumentInfo &info : step.arguments()) {
-    arguments.push_back({{info.qualifiedName(), info.type, info.shape,
-                          weights.contains(info.name), info.init},
-                         info.role == ArgumentInfo::Role::Result,
-                         info.carriedInput,
-                         info.arenaOffset,
-                         isFiniteCheck(info),
-                         isStatistics(info)});
+    arguments.push_back(
+        {{info.qualifiedName(), info.type, info.shape,
+          weights.contains(info.name), info.isRecipeState, info.init},
+         info.role == ArgumentInfo::Role::Result,
+         info.carriedInput,
+         info.arenaOffset,
+         isFiniteCheck(info),
+         isStatistics(info)});
     if (info.groups) {
       arguments.back().rows = info.groups->rows;
       arguments.back().alignment = info.groups->alignment;

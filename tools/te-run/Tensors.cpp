@@ -119,14 +119,7 @@ int64_t TensorSpec::bytes() const {
 }
 
 std::string TensorSpec::str() const {
-  return std::string(namesOf(type).name) + " " + shapeText(shape);
-}
-
-std::string shapeText(const std::vector<int64_t> &shape) {
-  std::string text = "[";
-  for (size_t i = 0; i < shape.size(); ++i)
-    text += (i ? ", " : "") + std::to_string(shape[i]);
-  return text + "]";
+  return std::string(namesOf(type).name) + " " + support::shapeText(shape);
 }
 
 std::string fileType(te_rt_dtype type) { return namesOf(type).file; }
@@ -163,8 +156,9 @@ bool fits(const TensorSpec &spec, const support::NpyArray &array, int64_t steps,
     expected.insert(expected.begin(), steps);
   if (array.shape != expected) {
     error = "expected array '" + label + "' to have shape " +
-            shapeText(expected) + (steps ? ", one for each of '--steps'" : "") +
-            ", but got " + shapeText(array.shape);
+            support::shapeText(expected) +
+            (steps ? ", one for each of '--steps'" : "") + ", but got " +
+            support::shapeText(array.shape);
     return false;
   }
   return true;

@@ -27,6 +27,8 @@ struct TensorSpec {
   std::vector<int64_t> shape;
   /// A parameter (`te.weight`): drawn small when there is no array for it.
   bool isWeight = false;
+  /// A state that the recipe carries (`te.recipe_state`).
+  bool isRecipeState = false;
   /// What it is when there is no array for it (`te.init`).
   std::optional<float> init = {};
 
@@ -52,9 +54,6 @@ std::string checkpointType(te_rt_dtype type);
 
 /// The shape of `spec` there, where two FP4 elements in a byte count as two.
 std::vector<int64_t> checkpointShape(const TensorSpec &spec);
-
-/// "[256, 512]".
-std::string shapeText(const std::vector<int64_t> &shape);
 
 /// The value of the element whose bits are `bits`.
 double decodeElement(te_rt_dtype type, uint32_t bits);

@@ -70,19 +70,18 @@ ExitCode fail(const RunFailure &failure) {
               failure.status == TE_RT_INTERNAL ? kInternal : kDiagnostics);
 }
 
-/// What is to be said of the arrays of a run.
-struct Remarks {
-  std::vector<std::string> errors, warnings;
-
-  /// Prints all; whether there are no errors.
-  bool print() const {
-    for (const std::string &warning : warnings)
-      llvm::WithColor::warning(llvm::errs(), "te-run") << warning << "\n";
-    for (const std::string &message : errors)
-      fail(message);
-    return errors.empty();
-  }
-};
+/// Prints all; whether there are no errors.
+bool print(const Remarks &remarks) {
+  const auto warn = [](const std::string &warning) {
+    llvm::WithColor::warning(llvm::errs(), "te-run") << warning << "\n";
+  };
+  if (!remarks.resumed.empty())
+    warn(remarks.resumed);
+  llvm::for_each(remarks.warnings, warn);
+  for (const std::string &message : remarks.errors)
+    fail(message);
+  return remarks.errors.empty();
+}
 
 /// Reads and checks every input. `info` is of this step, and counts the steps
 /// of the loaded file on return.
@@ -102,21 +101,14 @@ std::vector<StepInput> readInputs(const Options &options,
   if (!options.loadWeights.empty())
     readWeights(options.loadWeights, arguments, loaded, remarks.errors);
   if (!options.load.empty()) {
-    CheckpointInfo saved;
-    readCheckpoint(options.load, arguments, loaded, saved, remarks.errors);
-    info.step = saved.step;
-    if (int64_t last;
-        __builtin_add_overflow(saved.step, options.steps, &last) ||
-        last == INT64_MAX)
+    readCheckpoint(options.load, arguments, loaded, info, remarks);
+    if (int64_t last; __builtin_add_overflow(info.step, options.steps, &last) ||
+                      last == INT64_MAX)
       remarks.errors.push_back(
-          "expected '--steps' and the " + std::to_string(saved.step) +
+          "expected '--steps' and the " + std::to_string(info.step) +
           " steps of '" + options.load + "' to be below " +
           std::to_string(INT64_MAX) + " together, but got " +
           std::to_string(options.steps));
-    if (!saved.recipe.empty() && saved.recipe != info.recipe)
-      remarks.warnings.push_back("'" + options.load + "' was saved under " +
-                                 saved.recipe + ", but this step has " +
-                                 info.recipe);
   }
   // What a file should have had is not missed again.
   if (!remarks.errors.empty())
@@ -252,7 +244,7 @@ ExitCode runProgram(const Options &options, te_rt_context &runtime,
   const InputSource source = [&](std::vector<StepInput> &inputs) {
     Remarks remarks;
     inputs = readInputs(options, arguments, info, remarks);
-    return remarks.print();
+    return print(remarks);
   };
   if (!runSteps(&runtime, step.module(), arguments, source, runOptions, outputs,
                 summary, failure))
@@ -331,9 +323,9 @@ ExitCode comparePrograms(const Options &options, te_rt_context &runtime,
     if (!checkNames(side.arguments, error))
       return fail(error);
     const InputSource source = [&](std::vector<StepInput> &inputs) {
-      CheckpointInfo info;
+      CheckpointInfo info{side.program.compiled.recipe, 0};
       inputs = readInputs(side.options, side.arguments, info, side.remarks);
-      return side.remarks.errors.empty() || side.remarks.print();
+      return side.remarks.errors.empty() || print(side.remarks);
     };
     RunOptions runOptions;
     runOptions.steps = options.steps;
@@ -350,7 +342,9 @@ ExitCode comparePrograms(const Options &options, te_rt_context &runtime,
   std::erase_if(sides[0].remarks.warnings, [&](const std::string &warning) {
     return !llvm::is_contained(sides[1].remarks.warnings, warning);
   });
-  sides[0].remarks.print();
+  sides[1].remarks.warnings.clear();
+  for (const Side &side : sides)
+    print(side.remarks);
 
   const Comparison comparison = compareSteps(
       {labelOf(options, other), sides[0].arguments, sides[0].outputs},

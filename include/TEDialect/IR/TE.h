@@ -57,6 +57,7 @@ namespace mlir::te {
 inline constexpr llvm::StringLiteral kNameAttr = "te.name";
 inline constexpr llvm::StringLiteral kWeightAttr = "te.weight";
 inline constexpr llvm::StringLiteral kInitAttr = "te.init";
+inline constexpr llvm::StringLiteral kRecipeStateAttr = "te.recipe_state";
 inline constexpr llvm::StringLiteral kOverwriteAttr = "te.overwrite_main_grad";
 inline constexpr llvm::StringLiteral kProbeAttr = "te.probe";
 inline constexpr llvm::StringLiteral kRecipeAttr = "te.recipe";

@@ -29,6 +29,8 @@ def TE_Dialect : Dialect {
       not pass the argument, such as the first value of a state.
     * `te.overwrite_main_grad` (parameters): the gradient is not accumulated over
       micro-batches.
+    * `te.recipe_state` (arguments that passes add): the recipe carries the value
+      from step to step. A checkpoint of another recipe does not need to have it.
     * `te.probe = [...]` (results that passes add for debugging): describes each
       element of the vector, or each row of the matrix.
 

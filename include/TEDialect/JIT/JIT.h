@@ -62,6 +62,8 @@ struct ArgumentInfo {
   int64_t arenaOffset;
   /// `te.weight`: a parameter.
   bool isWeight;
+  /// `te.recipe_state`: the recipe carries it, and another recipe has others.
+  bool isRecipeState;
   /// `te.init`: what every element is where the caller has no value.
   std::optional<float> init;
   /// Of sizes of groups: what they have to fit.

@@ -161,7 +161,10 @@ typedef enum te_rt_argument_flag {
   /// A parameter (`te.weight`).
   TE_RT_IS_WEIGHT = 1,
   /// `init` says what every element is before the first step.
-  TE_RT_HAS_INIT = 2
+  TE_RT_HAS_INIT = 2,
+  /// The recipe carries it (`te.recipe_state`): a scale, a history, a random
+  /// state or a cast that is kept. Another recipe has others.
+  TE_RT_IS_RECIPE_STATE = 4
 } te_rt_argument_flag;
 
 /// One of the pointers that te_rt_instance_run takes.

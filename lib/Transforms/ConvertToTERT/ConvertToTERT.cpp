@@ -124,6 +124,8 @@ LogicalResult FunctionConversion::declareArguments() {
       extra.append("init", initAsF32(builder, init));
     if (function.getArgAttr(index, kWeightAttr))
       extra.append("weight", builder.getUnitAttr());
+    if (function.getArgAttr(index, kRecipeStateAttr))
+      extra.append("recipe_state", builder.getUnitAttr());
     FailureOr<Buffers> buffers = addBuffers(
         argument.getLoc(), argument.getType(), name, "argument", -1, extra);
     if (succeeded(buffers))

@@ -84,7 +84,8 @@ Value StateThreading::addState(StringRef name, Type type, double init) {
   StringAttr nameAttr = b.getStringAttr(name);
   auto attributes =
       b.getDictionaryAttr({b.getNamedAttr(kNameAttr, nameAttr),
-                           b.getNamedAttr(kInitAttr, b.getF32FloatAttr(init))});
+                           b.getNamedAttr(kInitAttr, b.getF32FloatAttr(init)),
+                           b.getNamedAttr(kRecipeStateAttr, b.getUnitAttr())});
   Value state = function.getBody().front().addArgument(type, function.getLoc());
   names.insert(name);
   added[nameAttr] = {attributes, state};

@@ -221,7 +221,7 @@ class Backend:
         self.exact: list[str] = []
         #: The calls of the graphs. `calls.left` is the number of those that ran only in PyTorch.
         self.calls = Calls()
-        self.states = States()
+        self.states = States(recipe=recipe or HighPrecision())
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy compiles its graphs again, and has copies of the states.

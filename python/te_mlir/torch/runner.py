@@ -337,6 +337,8 @@ def _states(region: Region, program: Program, training: bool) -> tuple[dict[str,
             casts.add(key)
         elif name not in mains:
             found[name] = states.tensor(region.names.of_state(name), source, region.context)
+    if found:
+        states.warn_once(options.recipe)
     return found, casts
 
 

@@ -8,6 +8,7 @@ share a graph have separate states.
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from te_mlir.dtypes import matches
 from te_mlir.errors import ArgumentError
 from te_mlir.program import Argument
+from te_mlir.recipes import HighPrecision, Recipe
 from te_mlir.runtime import Context, Tensor
 
 RNG_STATE = "rng_state"
@@ -119,14 +121,27 @@ def is_cast(name: str) -> bool:
     return found is not None and found.is_cast
 
 
+def _kind(name: str) -> str | None:
+    """The kind of a recipe's state, one of `Recipe.states`; None for the cast of a weight."""
+    return None if is_cast(name) else name.rpartition(".")[2]
+
+
 class States:
     """The states of a model. A state is created when a graph first needs it, or from a value that was loaded before.
 
-    module: the module that names the parameters; without one, the graphs name them.
+    module: the module that names the parameters; without one, the graphs name them. recipe: that of all calls;
+    without one, each call may have another one.
     """
 
-    def __init__(self, module: torch.nn.Module | None = None) -> None:
+    def __init__(self, module: torch.nn.Module | None = None, recipe: Recipe | None = None) -> None:
         self._tensors: dict[str, Tensor] = {}
+        self.recipe = recipe
+        #: The first value of each state.
+        self._initial: dict[str, float] = {}
+        # The recipe of the last call.
+        self._last = recipe
+        # Since values were loaded: the number of states that have none, and of casts that fit no state, until a warning.
+        self._new, self._left, self._counts = 0, 0, False
         # Casts of weights by recipe and name, and those that a first micro-batch computed.
         self._casts: dict[tuple[str, str], Tensor] = {}
         self.made: set[tuple[str, str]] = set()
@@ -144,11 +159,11 @@ class States:
         self._module = weakref.ref(module) if module is not None else None
         self._names = WeakIdKeyDictionary()
 
-    def __getstate__(self) -> dict[str, dict[str, torch.Tensor]]:
-        return {"values": self.values()}
+    def __getstate__(self) -> dict[str, Any]:
+        return {"values": self.values(), "recipe": self.recipe}
 
-    def __setstate__(self, state: dict[str, dict[str, torch.Tensor]]) -> None:
-        self.__init__()  # type: ignore[misc]
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(recipe=state["recipe"])  # type: ignore[misc]
         self._waiting = state["values"]
 
     def name_of(self, tensor: torch.Tensor, captured: str) -> str:
@@ -172,10 +187,13 @@ class States:
         if have is None or have.context is not context:
             made = context.full(argument.shape, argument.dtype.name, argument.init or 0.0)
             value = self._waiting.pop(name, None) if have is None else torch.from_dlpack(have)
-            if value is not None:
+            if value is not None and not _is_other_history(name, value, made):
                 _check_value(name, value, made)
                 _assign(made, value)
+            else:
+                self._new += 1
             self._tensors[name] = have = made
+            self._initial[name] = argument.init or 0.0
         _check_same(name, have, argument)
         return have
 
@@ -185,10 +203,12 @@ class States:
         if key not in self._casts or self._casts[key].context is not context:
             self._casts[key] = context.full(argument.shape, argument.dtype.name, argument.init or 0.0)
             self.made.discard(key)
-            if name in self._waiting:
-                _check_value(name, self._waiting[name], self._casts[key])
-                _assign(self._casts[key], self._waiting.pop(name))
+            value = self._waiting.pop(name, None)
+            if value is not None and _fits(value, self._casts[key]):
+                _assign(self._casts[key], value)
                 self.made.add(key)
+            elif value is not None:
+                self._left += 1
         _check_same(name, self._casts[key], argument)
         return self._casts[key]
 
@@ -206,23 +226,57 @@ class States:
 
         Returns the missing names, and the names that cannot be states of this model. With strict,
         nothing is changed if there are any. Raises ArgumentError for a value of another type or
-        shape. The values may include casts of weights.
+        shape. The values may include casts of weights. Values of another recipe are left, and states
+        start from their initial values if there are none of their kind, with one warning.
         """
+        kinds = {_kind(name) for name in values}
         missing = [name for name in self._tensors if name not in values]
+        new = [name for name in missing if _kind(name) not in kinds]
+        missing = [name for name in missing if _kind(name) in kinds]
         unexpected = [name for name in values if not self._may_be(name)]
         if strict and (missing or unexpected):
             return missing, unexpected
         casts = {name: (recipe, name) for recipe, name in self._casts}
         targets = {**self._tensors, **{name: self._casts[key] for name, key in casts.items()}}
+        left = [name for name in values if self._belongs_elsewhere(name, values[name], targets)]
+        new += [name for name in targets.keys() & values.keys() if _is_other_history(name, values[name], targets[name])]
+        values = {name: value for name, value in values.items() if name not in {*left, *new, *unexpected}}
         for name in targets.keys() & values.keys():
             _check_value(name, values[name], targets[name])
         for name, value in values.items():
             if name in targets:
                 _assign(targets[name], value)
-            elif name not in unexpected:
+            else:
                 self._waiting[name] = value.detach().clone()
+        for name in new:
+            torch.from_dlpack(self._tensors[name]).fill_(self._initial[name])
         self.made.update(key for name, key in casts.items() if name in values)
+        self._counts, self._left, self._new = True, len(left), len(new)
+        # Before the first call, the states of the model are not known, if it has any.
+        if self._tensors or self.recipe is None or not self.recipe.states():
+            self.warn_once(self._last)
         return missing, unexpected
+
+    def _belongs_elsewhere(self, name: str, value: torch.Tensor, targets: Mapping[str, Tensor]) -> bool:
+        """Whether this is a value of a recipe that the model does not have."""
+        if is_cast(name):
+            # The next first micro-batch computes it again.
+            return name in targets and not _fits(value, targets[name])
+        return self.recipe is not None and self._may_be(name) and _kind(name) not in self.recipe.states()
+
+    def warn_once(self, recipe: Recipe | None) -> None:
+        """Gives a warning if loaded values are not those that the programs so far need; recipe: that of the last one."""
+        self._last = recipe
+        left, new, counts = self._left, self._new, self._counts
+        self._left = self._new = 0
+        if not counts or not (left or new):
+            return
+        self._counts = False
+        parts = [f"{left} of them {'is' if left == 1 else 'are'} not used"] if left else []
+        if new:
+            parts.append(f"{new} of the model {'starts' if new == 1 else 'start'} from the initial value")
+        name = type(recipe or HighPrecision()).__name__
+        warnings.warn(f"te: loaded states are not those of {name}: {', and '.join(parts)}", stacklevel=4)
 
     def _may_be(self, name: str) -> bool:
         if name in self._tensors or name == RNG_STATE:
@@ -287,6 +341,16 @@ def _check_value(name: str, value: torch.Tensor, state: Tensor) -> None:
         raise ArgumentError(
             f"state '{name}': expected {state.dtype} {list(state.shape)}, but got {dtype} {list(value.shape)}"
         )
+
+
+def _fits(value: torch.Tensor, state: Tensor) -> bool:
+    return tuple(value.shape) == state.shape and matches(state.dtype_info, str(value.dtype)[6:])
+
+
+def _is_other_history(name: str, value: torch.Tensor, state: Tensor) -> bool:
+    """Whether this is a history of another length, as another recipe has it."""
+    shape = tuple(value.shape)
+    return name.endswith(".amax_history") and shape[:1] != state.shape[:1] and shape[1:] == state.shape[1:]
 
 
 class WithStates:

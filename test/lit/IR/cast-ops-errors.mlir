@@ -140,8 +140,13 @@ func.func private @argument_name(tensor<f32> {te.name = ""})
 
 // -----
 
-// expected-error @below {{unknown attribute 'te.weights'; the te dialect knows 'te.name', 'te.sharding', 'te.weight', 'te.overwrite_main_grad' and 'te.init' on arguments}}
+// expected-error @below {{unknown attribute 'te.weights'; the te dialect knows 'te.name', 'te.sharding', 'te.weight', 'te.overwrite_main_grad', 'te.recipe_state' and 'te.init' on arguments}}
 func.func private @argument_unknown(tensor<f32> {te.weights})
+
+// -----
+
+// expected-error @below {{expected 'te.recipe_state' to have no value, but got true}}
+func.func private @argument_recipe_state(tensor<f32> {te.recipe_state = true})
 
 // -----
 

@@ -29,6 +29,7 @@ protected:
     step = std::make_unique<te::Step>(stepPath, context);
     step->set("w", first);
     step->set("m", std::vector<float>(6, 9));
+    step->set("s", std::vector<float>{7, 7});
     step->save(path, 5);
   }
   void TearDown() override {
@@ -48,7 +49,7 @@ protected:
   }
   std::vector<float> valuesOf(const char *name) {
     const te::Bytes bytes = step->read(name);
-    std::vector<float> values(6);
+    std::vector<float> values(bytes.size() / sizeof(float));
     std::memcpy(values.data(), bytes.data(), bytes.size());
     return values;
   }
@@ -106,8 +107,22 @@ TEST_F(StepCheckpoint, RefusesTheWholeFile) {
        "'te.format' of"},
       {[](Safetensors &file) { file.metadata.erase("te.format"); },
        "to be '1', but got none"},
-      {[](Safetensors &file) { file.metadata["te.recipe"] = "another"; },
-       "was saved under another"},
+      {[](Safetensors &file) { file.metadata["te.recipe_states"] = "s"; },
+       "expected metadata 'te.recipe_states' of"},
+      {[](Safetensors &file) {
+         file.metadata["te.recipe_states"] = std::string(1 << 20, '[');
+       },
+       "to be a JSON array of names, but got '[["},
+      {[](Safetensors &file) {
+         file.metadata["te.recipe_states"] = R"(["s", ["w"]])";
+       },
+       R"(but got '["s", ["w"]]')"},
+      // Only states of recipes may be others.
+      {[](Safetensors &file) {
+         file.metadata["te.recipe"] = "another";
+         file.tensors["z"] = file.tensors["w"];
+       },
+       "but got 'z' (F32 [2, 3])"},
       {[](Safetensors &file) {
          file.metadata["te.step"] = "100000000000000000000";
        },
@@ -120,11 +135,17 @@ TEST_F(StepCheckpoint, RefusesTheWholeFile) {
       {[](Safetensors &file) { file.metadata["te.step"] = ""; }, "but got ''"},
       {[](Safetensors &file) { file.tensors["w"].shape = {3, 2}; },
        "to be F32 [2, 3], but got F32 [3, 2]"},
+      {[](Safetensors &file) {
+         file.tensors["w"].shape = std::vector<int64_t>(2000000, 1);
+         file.tensors["w"].data = file.tensors["w"].data.first(4);
+       },
+       "1, 1, 1, ... (2000000 dimensions)]"},
       {[](Safetensors &file) { file.tensors["w"].dtype = "I32"; },
        "but got I32 [2, 3]"},
-      {[](Safetensors &file) { file.tensors.erase("w"); }, "has no state 'w'"},
+      {[](Safetensors &file) { file.tensors.erase("w"); },
+       "to have state 'w' (F32 [2, 3])"},
       {[](Safetensors &file) { file.tensors["z"] = file.tensors["w"]; },
-       "the 2 states of the step, but got 3"},
+       "to have states of the step only, but got 'z' (F32 [2, 3])"},
   };
   step->run();
   const std::vector<float> w = valuesOf("w"), m = valuesOf("m");
@@ -137,6 +158,67 @@ TEST_F(StepCheckpoint, RefusesTheWholeFile) {
     EXPECT_EQ(valuesOf("w"), w) << text;
     EXPECT_EQ(valuesOf("m"), m) << text;
   }
+}
+
+// A run may go on under another recipe: states of recipes that are not there
+// start from their initial values, and others are left, with one warning.
+TEST_F(StepCheckpoint, GoesOnUnderAnotherRecipe) {
+  const te::Bytes good = te::readFile(path);
+  const std::string other = "'" + path +
+                            "' was saved under another, but this step has "
+                            "#te.recipe<fixture>",
+                    same = "'" + path +
+                           "' was saved under #te.recipe<fixture>, and this "
+                           "step has #te.recipe<fixture>",
+                    isNew = "; 1 state of this step's recipes starts from its "
+                            "initial value",
+                    left = "; 2 states of recipes in the file are not used";
+  const auto another = [](Safetensors &file) {
+    file.metadata["te.recipe"] = "another";
+  };
+  const auto without = [](Safetensors &file) { file.tensors.erase("s"); };
+  const auto longer = [](Safetensors &file) {
+    static const uint8_t zeros[12] = {};
+    file.tensors["s"] = {"F32", {3}, zeros};
+  };
+  const auto more = [](Safetensors &file) {
+    file.metadata["te.recipe_states"] = R"(["s", "a.scale", "b"])";
+    file.tensors["a.scale"] = file.tensors["b"] = file.tensors["w"];
+  };
+  const struct {
+    std::vector<std::function<void(Safetensors &)>> changes;
+    std::string warning;
+    float s;
+  } cases[] = {
+      {{}, "", 7},
+      {{another}, other, 7},
+      {{another, without}, other + isNew, 1},
+      {{another, more}, other + left, 7},
+      {{another, longer, more}, other + left + isNew, 1},
+      {{without}, same + isNew, 1},
+      // Of an earlier release.
+      {{[](Safetensors &file) { file.metadata.erase("te.recipe_states"); }},
+       "",
+       7},
+  };
+  for (const auto &[changes, warning, s] : cases) {
+    writeBytes(path, good);
+    for (const auto &change : changes)
+      ASSERT_NO_FATAL_FAILURE(rewrite(change));
+    step->set("s", std::vector<float>{5, 5});
+    std::string said;
+    EXPECT_EQ(step->load(path, [&](const std::string &text) { said += text; }),
+              5);
+    EXPECT_EQ(said, warning);
+    EXPECT_EQ(valuesOf("w"), first);
+    EXPECT_EQ(valuesOf("s"), std::vector<float>(2, s)) << warning;
+  }
+  // What is saved again belongs to this recipe.
+  step->save(path, 6);
+  rewrite([](Safetensors &file) {
+    EXPECT_EQ(file.metadata["te.recipe"], "#te.recipe<fixture>");
+    EXPECT_EQ(file.metadata["te.recipe_states"], R"(["s"])");
+  });
 }
 
 TEST_F(StepCheckpoint, KeepsTheModeOfTheFileItReplaces) {

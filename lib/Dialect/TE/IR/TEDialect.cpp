@@ -343,7 +343,9 @@ static LogicalResult verifySignatureAttribute(Operation *op,
   }
   if (name == kInitAttr && argument)
     return verifyInit(op, attribute.getValue(), argument);
-  if ((name == kWeightAttr || name == kOverwriteAttr) && argument) {
+  if ((name == kWeightAttr || name == kOverwriteAttr ||
+       name == kRecipeStateAttr) &&
+      argument) {
     if (isa<UnitAttr>(attribute.getValue()))
       return success();
     return op->emitError() << "expected '" << name
@@ -353,8 +355,8 @@ static LogicalResult verifySignatureAttribute(Operation *op,
   return op->emitError()
          << "unknown attribute '" << name << "'; the te dialect knows 'te.name'"
          << (argument
-                 ? ", 'te.sharding', 'te.weight', 'te.overwrite_main_grad' and "
-                   "'te.init' on arguments"
+                 ? ", 'te.sharding', 'te.weight', 'te.overwrite_main_grad', "
+                   "'te.recipe_state' and 'te.init' on arguments"
                  : " and 'te.sharding' on results");
 }
 

@@ -1,6 +1,7 @@
 """Makes and checks the files of te-run-checkpoint.test.
 
 checkpoint.py resume FILE.mlir FOLDER   compares one run with the same run in two parts
+checkpoint.py switch FILE.mlir FOLDER   resumes under every recipe what every other one saved
 checkpoint.py types FOLDER              reads a checkpoint without te_mlir
 checkpoint.py damage FOLDER             writes invalid files from a valid one
 """
@@ -45,8 +46,9 @@ def write(path, header, data):
     path.write_bytes(struct.pack("<Q", len(text)) + text + data)
 
 
-def run(mlir, folder, recipe, steps, inputs, *options):
-    subprocess.run(
+def run(mlir, folder, recipe, steps, inputs, *options, said=None):
+    """The results of te-run; appends what it printed to `said`."""
+    done = subprocess.run(
         [
             "te-run",
             mlir,
@@ -55,12 +57,16 @@ def run(mlir, folder, recipe, steps, inputs, *options):
             "--quiet",
             f"--steps={steps}",
             f"--pipeline=recipe={recipe}",
-            f"--inputs={inputs}",
             f"--outputs={folder / 'out.npz'}",
+            *([f"--inputs={inputs}"] if inputs else []),
             *options,
         ],
         check=True,
+        text=True,
+        stderr=subprocess.PIPE if said is not None else None,
     )
+    if said is not None:
+        said.append(done.stderr)
     with np.load(folder / "out.npz") as arrays:
         return dict(arrays)
 
@@ -111,6 +117,40 @@ def resume(mlir, folder):
             lost = run(mlir, folder, recipe, steps - first, folder / "forgetful.npz")
             assert lost["w1"].tobytes() != end["w1"].tobytes(), recipe
     print(f"{len(RECIPES)} recipes resume")
+
+
+def switch(mlir, folder):
+    """The step after a switch is that of a run with the same parameters and moments, whose recipe is new."""
+    for recipe in RECIPES:
+        run(mlir, folder, recipe, 2, None, "--seed=1", f"--save={folder / recipe}")
+    count = 0
+    for before in RECIPES:
+        # The same states without those of a recipe.
+        header, metadata, data = read(folder / before)
+        assert set(json.loads(metadata["te.recipe_states"])) == STATES.get(before, set()), metadata
+        plain = {
+            name: np.frombuffer(data[name], np.float32).reshape(header[name]["shape"])
+            for name in header
+            if name in COMMON
+        }
+        np.savez(folder / "plain.npz", **plain)
+        for after in RECIPES:
+            if after == before:
+                continue
+            said = []
+            got = run(mlir, folder, after, 1, None, "--seed=1", f"--load={folder / before}", said=said)
+            wanted = run(mlir, folder, after, 1, folder / "plain.npz", "--seed=1")
+            assert got.keys() == wanted.keys()
+            assert all(got[name].tobytes() == wanted[name].tobytes() for name in got), (before, after)
+            texts = [f"was saved under #te.recipe<{before}>, but this step has #te.recipe<{after}>"]
+            left, new = (len(STATES.get(recipe, ())) for recipe in (before, after))
+            texts += [f"{left} state{'s' * (left > 1)} of recipes in the file"] * (left > 0)
+            texts += [f"{new} state{'s' * (new > 1)} of this step's recipes"] * (new > 0)
+            (line,) = "".join(said).splitlines()
+            parts = line.split("; ")
+            assert len(parts) == len(texts) and all(text in part for text, part in zip(texts, parts)), line
+            count += 1
+    print(f"{count} switches resume")
 
 
 def types(folder):
@@ -168,6 +208,6 @@ def damage(folder):
     changed("weights", weights)
 
 
-{"resume": resume, "types": types, "damage": damage}[sys.argv[1]](
+{"resume": resume, "switch": switch, "types": types, "damage": damage}[sys.argv[1]](
     *[arg if arg.endswith(".mlir") else pathlib.Path(arg) for arg in sys.argv[2:]]
 )

@@ -14,7 +14,7 @@
 // CHECK-SAME: %[[X:[a-z0-9]+]]: tensor<32x64xbf16> {te.name = "x"}
 // CHECK-SAME: %[[W:[a-z0-9]+]]: tensor<48x64xbf16> {te.name = "w", te.weight}
 // CHECK-SAME: %[[DY:[a-z0-9]+]]: tensor<32x48xbf16> {te.name = "grad.y"}
-// CHECK-SAME: %[[XH:[a-z0-9]+]]: tensor<16xf32> {te.init = 0.000000e+00 : f32, te.name = "w.x.amax_history"}
+// CHECK-SAME: %[[XH:[a-z0-9]+]]: tensor<16xf32> {te.init = 0.000000e+00 : f32, te.name = "w.x.amax_history", te.recipe_state}
 // CHECK-NOT: te.quantize
 // CHECK: %[[A:.*]] = te.activation
 // CHECK-NEXT: %[[XA:.*]] = te.amax %[[A]]

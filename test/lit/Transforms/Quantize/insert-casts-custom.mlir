@@ -7,8 +7,8 @@ module attributes {te.recipe = #te.recipe<custom, {fprop = #te.recipe<delayed_sc
   // CHECK-SAME: te.name = "w.x.amax_history"
   // CHECK-SAME: te.name = "w.w.amax_history"
   // CHECK-SAME: te.name = "w.dy.amax_history"
-  // CHECK-SAME: tensor<2xf32> {te.init = 0.000000e+00 : f32, te.name = "w.dy.1.amax_history"}
-  // CHECK-SAME: tensor<2xf32> {te.init = 0.000000e+00 : f32, te.name = "w.x.1.amax_history"}
+  // CHECK-SAME: tensor<2xf32> {te.init = 0.000000e+00 : f32, te.name = "w.dy.1.amax_history", te.recipe_state}
+  // CHECK-SAME: tensor<2xf32> {te.init = 0.000000e+00 : f32, te.name = "w.x.1.amax_history", te.recipe_state}
   // CHECK-NOT: te.name = "w.w.1.amax_history"
   func.func @states(%x: tensor<64x128xbf16>, %w: tensor<256x128xbf16> {te.name = "w"}, %dy: tensor<64x256xbf16>)
       -> (tensor<64x256xbf16>, tensor<64x128xbf16>, tensor<256x128xbf16>) {

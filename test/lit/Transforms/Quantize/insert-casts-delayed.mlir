@@ -10,12 +10,12 @@
 // CHECK-SAME: %[[X:[a-z0-9]+]]: tensor<32x64xbf16> {te.name = "x"}
 // CHECK-SAME: %[[W:[a-z0-9]+]]: tensor<48x64xbf16> {te.name = "w", te.weight}
 // CHECK-SAME: %[[DY:[a-z0-9]+]]: tensor<32x48xbf16> {te.name = "grad.y"}
-// CHECK-SAME: %[[XH:[a-z0-9]+]]: tensor<16xf32> {te.init = 0.000000e+00 : f32, te.name = "w.x.amax_history"}
-// CHECK-SAME: %[[XS:[a-z0-9]+]]: tensor<f32> {te.init = 1.000000e+00 : f32, te.name = "w.x.scale"}
-// CHECK-SAME: %[[WH:[a-z0-9]+]]: tensor<16xf32> {te.init = 0.000000e+00 : f32, te.name = "w.w.amax_history"}
-// CHECK-SAME: %[[WS:[a-z0-9]+]]: tensor<f32> {te.init = 1.000000e+00 : f32, te.name = "w.w.scale"}
-// CHECK-SAME: %[[GH:[a-z0-9]+]]: tensor<16xf32> {te.init = 0.000000e+00 : f32, te.name = "w.dy.amax_history"}
-// CHECK-SAME: %[[GS:[a-z0-9]+]]: tensor<f32> {te.init = 1.000000e+00 : f32, te.name = "w.dy.scale"}
+// CHECK-SAME: %[[XH:[a-z0-9]+]]: tensor<16xf32> {te.init = 0.000000e+00 : f32, te.name = "w.x.amax_history", te.recipe_state}
+// CHECK-SAME: %[[XS:[a-z0-9]+]]: tensor<f32> {te.init = 1.000000e+00 : f32, te.name = "w.x.scale", te.recipe_state}
+// CHECK-SAME: %[[WH:[a-z0-9]+]]: tensor<16xf32> {te.init = 0.000000e+00 : f32, te.name = "w.w.amax_history", te.recipe_state}
+// CHECK-SAME: %[[WS:[a-z0-9]+]]: tensor<f32> {te.init = 1.000000e+00 : f32, te.name = "w.w.scale", te.recipe_state}
+// CHECK-SAME: %[[GH:[a-z0-9]+]]: tensor<16xf32> {te.init = 0.000000e+00 : f32, te.name = "w.dy.amax_history", te.recipe_state}
+// CHECK-SAME: %[[GS:[a-z0-9]+]]: tensor<f32> {te.init = 1.000000e+00 : f32, te.name = "w.dy.scale", te.recipe_state}
 // CHECK-SAME: -> (tensor<32x48xbf16> {te.name = "y"}, tensor<32x64xbf16>, tensor<48x64xbf16>,
 // CHECK-SAME: tensor<16xf32> {te.name = "w.x.amax_history"}, tensor<f32> {te.name = "w.x.scale"},
 // CHECK-SAME: tensor<16xf32> {te.name = "w.w.amax_history"}, tensor<f32> {te.name = "w.w.scale"},
@@ -63,7 +63,7 @@ func.func @step(%x: tensor<32x64xbf16> {te.name = "x"}, %w: tensor<48x64xbf16> {
 // Two layers read x: they share a slot, named after
 // the first layer. Names in use are not used again.
 // CHECK-LABEL: func.func @shared
-// CHECK-SAME: %[[S:[a-z0-9]+]]: tensor<f32> {te.init = 1.000000e+00 : f32, te.name = "q.x.1.scale"}
+// CHECK-SAME: %[[S:[a-z0-9]+]]: tensor<f32> {te.init = 1.000000e+00 : f32, te.name = "q.x.1.scale", te.recipe_state}
 // CHECK-SAME: te.name = "q.w.amax_history"
 // CHECK-SAME: te.name = "q.w.scale"
 // CHECK-SAME: te.name = "k.w.amax_history"

@@ -6,7 +6,7 @@
 module attributes {te.recipe = #te.recipe<nvfp4_block_scaling>} {
   // CHECK-LABEL: func.func @step(
   // CHECK-SAME: %[[X:[^:]*]]: tensor<64x128xbf16>, %[[W:[^:]*]]: tensor<256x128xbf16>, %[[DY:[^:]*]]: tensor<64x256xbf16>,
-  // CHECK-SAME: %[[RNG:[^:]*]]: tensor<2xi32> {te.init = 0.000000e+00 : f32, te.name = "rng_state"})
+  // CHECK-SAME: %[[RNG:[^:]*]]: tensor<2xi32> {te.init = 0.000000e+00 : f32, te.name = "rng_state", te.recipe_state})
   func.func @step(%x: tensor<64x128xbf16>, %w: tensor<256x128xbf16>, %dy: tensor<64x256xbf16>)
       -> (tensor<64x256xbf16>, tensor<64x128xbf16>, tensor<256x128xbf16>) {
     // CHECK: %[[AX:.*]] = te.amax %[[X]]
@@ -34,7 +34,7 @@ module attributes {te.recipe = #te.recipe<nvfp4_block_scaling>} {
 // A name that the program uses is not taken.
 module attributes {te.recipe = #te.recipe<nvfp4_block_scaling>} {
   // CHECK-LABEL: func.func @taken(
-  // CHECK-SAME: tensor<2xi32> {te.init = 0.000000e+00 : f32, te.name = "rng_state.1"})
+  // CHECK-SAME: tensor<2xi32> {te.init = 0.000000e+00 : f32, te.name = "rng_state.1", te.recipe_state})
   // CHECK-SAME: te.name = "rng_state.1"
   func.func @taken(%dy: tensor<64x256xbf16> {te.name = "rng_state"}, %w: tensor<256x128xbf16>) -> tensor<64x128xbf16> {
     %dx = te.linear_dgrad %dy, %w : tensor<64x256xbf16>, tensor<256x128xbf16> -> tensor<64x128xbf16>

@@ -31,8 +31,8 @@
 
 // Each group has a state.
 // DELAYED-LABEL: func.func @layer
-// DELAYED-SAME: tensor<1024x2xf32> {te.init = {{.*}}, te.name = "up.x.amax_history"}
-// DELAYED-SAME: tensor<2xf32> {te.init = {{.*}}, te.name = "up.x.scale"}
+// DELAYED-SAME: tensor<1024x2xf32> {te.init = {{.*}}, te.name = "up.x.amax_history", te.recipe_state}
+// DELAYED-SAME: tensor<2xf32> {te.init = {{.*}}, te.name = "up.x.scale", te.recipe_state}
 // DELAYED: te.delayed_scaling_update {{.*}} : tensor<2xf32>, tensor<1024x2xf32>
 
 // DEQUANTIZED-LABEL: func.func @layer

@@ -5,11 +5,11 @@
 // CHECK-LABEL: func.func @step(
 // CHECK-SAME: %[[W:[^:]*]]: tensor<256x512xbf16> {te.name = "w", te.weight}
 // CHECK-SAME: %[[SKIP:[^:]*]]: tensor<f32> {te.init = 0.000000e+00 : f32, te.name = "skip_weight_update"}
-// CHECK-SAME: %[[ROW:[^:]*]]: !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1> {te.init = 0x7FC00000 : f32, te.name = "w.row"}
+// CHECK-SAME: %[[ROW:[^:]*]]: !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1> {te.init = 0x7FC00000 : f32, te.name = "w.row", te.recipe_state}
 // CHECK-SAME: -> (!te.scaled<256x512xf8E4M3FN, per_tensor, contract = 0>, !te.scaled<64x512xf8E4M3FN, per_tensor, contract = 1>,
 // CHECK-SAME: !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1> {te.name = "w.row"})
 // KEEP-LABEL: func.func @step(
-// KEEP-SAME: te.name = "w.row"}, %[[COL:[^:]*]]: !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 0> {te.init = 0x7FC00000 : f32, te.name = "w.col"}
+// KEEP-SAME: te.name = "w.row", te.recipe_state}, %[[COL:[^:]*]]: !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 0> {te.init = 0x7FC00000 : f32, te.name = "w.col", te.recipe_state}
 func.func @step(%x: tensor<64x512xbf16>, %w: tensor<256x512xbf16> {te.name = "w", te.weight})
     -> (!te.scaled<256x512xf8E4M3FN, per_tensor, contract = 0>, !te.scaled<64x512xf8E4M3FN, per_tensor, contract = 1>) {
   // CHECK: %[[AMAX:.*]] = te.amax %[[W]] unless %[[SKIP]] : tensor<256x512xbf16>
@@ -34,7 +34,7 @@ func.func @step(%x: tensor<64x512xbf16>, %w: tensor<256x512xbf16> {te.name = "w"
 // Both usages of a cast are cached. The program has its own flag, and uses a name.
 // CHECK-LABEL: func.func @both(
 // CHECK-SAME: %[[SKIP:[^:]*]]: tensor<f32> {te.name = "skip_weight_update"}
-// CHECK-SAME: %[[ROW:[^:]*]]: {{[^%]*}}te.name = "w.row.1"}, %[[COL:[^:]*]]: {{[^%]*}}te.name = "w.col"}
+// CHECK-SAME: %[[ROW:[^:]*]]: {{[^%]*}}te.name = "w.row.1", te.recipe_state}, %[[COL:[^:]*]]: {{[^%]*}}te.name = "w.col", te.recipe_state}
 func.func @both(%w: tensor<256x512xbf16> {te.name = "w", te.weight}, %skip: tensor<f32> {te.name = "skip_weight_update"},
     %taken: tensor<f32> {te.name = "w.row"}) {
   // CHECK: te.quantize %{{[^ ]*}} into %[[ROW]], %[[COL]] unless %[[SKIP]] :
@@ -64,7 +64,7 @@ func.func @stack(%w: tensor<4x32x64xbf16> {te.name = "w", te.weight}, %history: 
 
 // A value that is computed only from weights changes only with them, so its cast is cached, too. An amax that is only returned is not skipped.
 // CHECK-LABEL: func.func @merged(
-// CHECK-SAME: te.name = "skip_weight_update"}, %[[KEPT:[^:]*]]: {{[^%]*}}te.name = "w.row"}
+// CHECK-SAME: te.name = "skip_weight_update"}, %[[KEPT:[^:]*]]: {{[^%]*}}te.name = "w.row", te.recipe_state}
 func.func @merged(%w: tensor<256x512xbf16> {te.name = "w", te.weight}, %delta: tensor<256x512xbf16> {te.name = "delta", te.weight}, %x: tensor<256x512xbf16>)
     -> (!te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>, !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>, tensor<f32>) {
   %half = arith.constant dense<0.5> : tensor<256x512xbf16>
