@@ -8,6 +8,7 @@
 
 #include "TEDialect/Analysis/StepConstraints.h"
 
+#include "TEDialect/Analysis/CallSites.h"
 #include "TEDialect/Analysis/GemmOrigin.h"
 #include "TEDialect/IR/TEMoe.h"
 
@@ -34,7 +35,7 @@ struct TensorAxis {
 class Collector {
 public:
   Collector(ModuleOp module, StepTarget target)
-      : module(module), target(target) {}
+      : module(module), target(target), sites(module) {}
 
   StepConstraints collect() {
     module.walk([&](VjpOp vjp) { markDifferentiated(vjp); });
@@ -124,12 +125,13 @@ private:
   void addGroupedLinear(GroupedLinearOp linear) {
     auto alignment = static_cast<int64_t>(linear.getAlignment());
     int64_t numGroups = linear.getGroupSizes().getType().getDimSize(0);
-    StepGroups rows{describeLayer(linear.getLoc(), linear.getW()),
-                    linear.getX().getType().getDimSize(0),
-                    numGroups,
-                    alignment,
-                    {},
-                    {}};
+    StepGroups rows{
+        describeLayer(linear.getLoc(), sites.outermost(linear.getW())),
+        linear.getX().getType().getDimSize(0),
+        numGroups,
+        alignment,
+        {},
+        {}};
     if (auto permute = linear.getGroupSizes().getDefiningOp<PermuteOp>();
         permute && !permute.getPadded()) {
       rows.entries = permute.getRowOf().getType().getDimSize(0);
@@ -159,7 +161,8 @@ private:
            AxisTensors tensors, bool isGrouped = false) {
     QuantPolicy policy(RecipeAttr::lookup(op));
     // Operand 1 is the weight of a linear and of a dgrad.
-    std::string layer = describeLayer(op->getLoc(), op->getOperand(1));
+    std::string layer =
+        describeLayer(op->getLoc(), sites.outermost(op->getOperand(1)));
     for (char axis : {'M', 'N', 'K'}) {
       if (isGrouped && axis == 'M')
         continue;
@@ -175,7 +178,8 @@ private:
         }
       if (!strictest)
         continue;
-      constraints.sizes.push_back({layer, describeValue(tensor.value),
+      constraints.sizes.push_back({layer,
+                                   describeValue(sites.outermost(tensor.value)),
                                    tensor.name(), sizes, *strictest});
     }
     addRefusals(op, gemms, layer, policy,
@@ -235,6 +239,7 @@ private:
 
   ModuleOp module;
   StepTarget target;
+  CallSites sites;
   DenseSet<Value> dependent;
   StepConstraints constraints;
 };

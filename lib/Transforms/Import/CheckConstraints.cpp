@@ -7,6 +7,7 @@
 
 #include "CheckConstraints.h"
 
+#include "TEDialect/Analysis/CallSites.h"
 #include "TEDialect/Analysis/GemmOrigin.h"
 #include "TEDialect/IR/DiagnosticData.h"
 #include "TEDialect/IR/TE.h"
@@ -65,6 +66,7 @@ static std::string refuseGroupSizes(Value groupSizes, int64_t rows,
 /// Checks the sizes of the groups of all layers of `module`.
 static unsigned reportGroupSizes(ModuleOp module, bool asWarnings) {
   unsigned violations = 0;
+  const CallSites sites(module);
   module.walk([&](GroupedLinearOp op) {
     std::string refusal =
         refuseGroupSizes(op.getGroupSizes(), op.getX().getType().getDimSize(0),
@@ -74,7 +76,8 @@ static unsigned reportGroupSizes(ModuleOp module, bool asWarnings) {
     ++violations;
     InFlightDiagnostic diagnostic =
         withData(asWarnings ? op.emitWarning() : op.emitError(),
-                 {code::kGroupSizes, describeLayer(op.getLoc(), op.getW())});
+                 {code::kGroupSizes,
+                  describeLayer(op.getLoc(), sites.outermost(op.getW()))});
     diagnostic << refusal;
     diagnostic.attachNote(op.getGroupSizes().getLoc())
         << "the sizes are written here";

@@ -14,3 +14,38 @@ module attributes {te.recipe = #te.recipe<float8_current_scaling>} {
     return
   }
 }
+
+// -----
+
+// A layer of a private function has the name that its caller's argument has, as its states do.
+module attributes {te.recipe = #te.recipe<float8_current_scaling>} {
+  func.func private @loss(%x: tensor<32x32xf16>, %w: tensor<32x32xf16>, %b: tensor<32xf16> {te.name = "b"}) -> tensor<32x32xf16> {
+    %y = func.call @layer(%x, %w, %b) : (tensor<32x32xf16>, tensor<32x32xf16>, tensor<32xf16>) -> tensor<32x32xf16>
+    return %y : tensor<32x32xf16>
+  }
+  func.func private @layer(%x: tensor<32x32xf16>, %arg: tensor<32x32xf16> {te.name = "inner"}, %b: tensor<32xf16>) -> tensor<32x32xf16> {
+    // expected-error @below {{asked for by the fprop of layer 'proj' under the recipe}}
+    %y = te.linear %x, %arg bias %b : tensor<32xf16> : tensor<32x32xf16>, tensor<32x32xf16> -> tensor<32x32xf16>
+    return %y : tensor<32x32xf16>
+  }
+  func.func @step(%x: tensor<32x32xf16> {te.name = "x"}, %w: tensor<32x32xf16> {te.name = "proj", te.weight}, %b: tensor<32xf16>) -> (tensor<32x32xf16>, tensor<32x32xf16>) {
+    %y, %dw = te.vjp @loss(%x, %w, %b) cotangents(%x) wrt [1] : (tensor<32x32xf16>, tensor<32x32xf16>, tensor<32xf16>), (tensor<32x32xf16>) -> (tensor<32x32xf16>, tensor<32x32xf16>)
+    return %y, %dw : tensor<32x32xf16>, tensor<32x32xf16>
+  }
+  // Nobody calls this one, and these call each other.
+  func.func private @alone(%x: tensor<32x32xf16>, %w: tensor<32x32xf16>, %b: tensor<32xf16>) {
+    // expected-error @below {{asked for by the fprop of layer 'arg1' under the recipe}}
+    %y = te.linear %x, %w bias %b : tensor<32xf16> : tensor<32x32xf16>, tensor<32x32xf16> -> tensor<32x32xf16>
+    return
+  }
+  func.func private @even(%x: tensor<32x32xf16>, %w: tensor<32x32xf16>, %b: tensor<32xf16>) {
+    // expected-error @below {{asked for by the fprop of layer 'arg1' under the recipe}}
+    %y = te.linear %x, %w bias %b : tensor<32xf16> : tensor<32x32xf16>, tensor<32x32xf16> -> tensor<32x32xf16>
+    func.call @odd(%x, %w, %b) : (tensor<32x32xf16>, tensor<32x32xf16>, tensor<32xf16>) -> ()
+    return
+  }
+  func.func private @odd(%x: tensor<32x32xf16>, %w: tensor<32x32xf16>, %b: tensor<32xf16>) {
+    func.call @even(%x, %w, %b) : (tensor<32x32xf16>, tensor<32x32xf16>, tensor<32xf16>) -> ()
+    return
+  }
+}
