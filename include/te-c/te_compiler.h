@@ -35,7 +35,9 @@ typedef enum te_compile_status {
      without its size. */
   TE_COMPILE_USAGE = 2,
   /* A defect of this library. */
-  TE_COMPILE_INTERNAL = 3
+  TE_COMPILE_INTERNAL = 3,
+  /* te_compile_request.is_interrupted asked for it. */
+  TE_COMPILE_INTERRUPTED = 4
 } te_compile_status;
 
 /* A compiled program, or the text after the last phase of a compilation. */
@@ -69,6 +71,11 @@ typedef struct te_compile_request {
      then te_program_report(): graphs, precision, memory and launches.
      NULL: none. */
   const char *picture;
+  /* Called with `user` before each pass, on the thread of te_compile: not 0
+     ends the compilation. Machine code is made as a whole. NULL: nothing ends
+     it. */
+  int32_t (*is_interrupted)(void *user);
+  void *user;
 } te_compile_request;
 
 /* One launch of the step, by slot. */

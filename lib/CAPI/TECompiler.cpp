@@ -15,6 +15,7 @@
 #include "TEDialect/JIT/Picture.h"
 #include "TEDialect/Transforms/Report/ReportStream.h"
 
+#include "mlir/IR/Action.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
 #include "llvm/ADT/STLExtras.h"
@@ -225,6 +226,16 @@ static te_compile_status compile(const te_compile_request &request,
   });
   ReportCapture capture(report);
   std::string error;
+  bool isInterrupted = false;
+  if (request.is_interrupted)
+    program.context.registerActionHandler(
+        [&](llvm::function_ref<void()> transform, const tracing::Action &) {
+          // The passes that are left do nothing.
+          if (!isInterrupted)
+            isInterrupted = request.is_interrupted(request.user) != 0;
+          if (!isInterrupted)
+            transform();
+        });
   auto printed = [&] {
     return llvm::StringRef(program.diagnostics).rtrim('\n').str();
   };
@@ -236,6 +247,10 @@ static te_compile_status compile(const te_compile_request &request,
     return (request.ir_only ? runPipeline : compileProgram)(
         program.sources, &program.context, wanted, program.compiled, error);
   }();
+  program.context.registerActionHandler(nullptr);
+  if (isInterrupted)
+    return fail({}, "interrupted", "the compilation was interrupted",
+                TE_COMPILE_INTERRUPTED);
   switch (outcome) {
   case CompileOutcome::Ok:
     return TE_COMPILE_OK;

@@ -18,6 +18,10 @@ from te_mlir.errors import CompileError, Diagnostic, RuntimeFailure, TEError
 ABI_VERSION = 15
 
 
+#: Whether to end a compilation.
+IS_INTERRUPTED = ctypes.CFUNCTYPE(c_int32, c_void_p)
+
+
 class CompileRequest(ctypes.Structure):
     _fields_ = [
         ("struct_size", c_size_t),
@@ -30,6 +34,8 @@ class CompileRequest(ctypes.Structure):
         ("vjp", c_int32),
         ("ir_only", c_int32),
         ("picture", c_char_p),
+        ("is_interrupted", IS_INTERRUPTED),
+        ("user", c_void_p),
     ]
 
 

@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import html
 import os
+import signal
+import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -184,10 +187,29 @@ def _compile(
     )
     handle = ctypes.c_void_p()
     library = _capi.compiler()
-    with progress.shown(f"compiling '{entry}'"):
+    with progress.shown(f"compiling '{entry}'"), _interruptible(request):
         status = library.te_compile(ctypes.byref(request), ctypes.byref(handle))
     _capi.check_compiled(status)
     return handle.value or 0
+
+
+@contextlib.contextmanager
+def _interruptible(request: _capi.CompileRequest) -> Iterator[None]:
+    """In its block, SIGINT ends the compilation of `request` at its next pass, and is then handled as before."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    # Python would drop an exception of a handler that runs in a callback.
+    seen: list[bool] = []
+    request.is_interrupted = _capi.IS_INTERRUPTED(lambda _: bool(seen))
+    signal.signal(signal.SIGINT, lambda *_: seen.append(True))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if seen:
+        signal.raise_signal(signal.SIGINT)
 
 
 def pipeline_text(

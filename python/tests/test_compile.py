@@ -2,16 +2,19 @@
 
 import io
 import json
+import os
 import re
 import shutil
+import signal
 import subprocess
+import threading
 
 import numpy as np
 import pytest
 from programs import draw, linear
 
 import te_mlir
-from te_mlir import arrays, build, progress
+from te_mlir import _capi, arrays, build, progress
 
 
 def test_states_have_the_name_of_a_parameter_that_is_rounded(reference):
@@ -114,6 +117,40 @@ def test_a_long_compilation_is_shown_on_a_terminal(reference, monkeypatch):
             assert not shown
         else:
             assert re.match("\\rte_mlir: compiling 'linear' \\[[#.]{20}\\] 0 s\\r", shown) and shown.endswith(" \r")
+
+
+def test_sigint_ends_a_compilation(reference, monkeypatch, capfd):
+    library, statuses = _capi.compiler(), []
+
+    class Interrupted:
+        def __getattr__(self, name):
+            return getattr(library, name)
+
+        def te_compile(self, *arguments):
+            os.kill(os.getpid(), signal.SIGINT)
+            statuses.append(library.te_compile(*arguments))
+            return statuses[-1]
+
+    before = signal.getsignal(signal.SIGINT)
+    with monkeypatch.context() as patch:
+        patch.setattr(_capi, "compiler", Interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            te_mlir.compile(linear(), "linear", context=reference)
+        # A handler that does not raise.
+        came = []
+        signal.signal(signal.SIGINT, lambda *_: came.append(True))
+        try:
+            with pytest.raises(te_mlir.CompileError, match="the compilation was interrupted"):
+                te_mlir.compile(linear(), "linear", context=reference)
+        finally:
+            signal.signal(signal.SIGINT, before)
+        assert came == [True] and statuses == [4, 4]
+    assert signal.getsignal(signal.SIGINT) is before and not capfd.readouterr().err
+    # Other threads have no handlers, and a program still compiles.
+    thread = threading.Thread(target=lambda: came.append(te_mlir.compile(linear(), "linear", context=reference)))
+    thread.start()
+    thread.join()
+    assert isinstance(came[-1], te_mlir.Step)
 
 
 def test_strict_refuses_a_fall_back(reference):

@@ -122,6 +122,23 @@ TEST(Compiler, SaysWhereResultsInTheArenaAre) {
   }
 }
 
+TEST(Compiler, IsInterruptedBeforeAPass) {
+  te_compile_request request = requestOf(kLinear, "linear");
+  int calls = 0;
+  request.user = &calls;
+  request.is_interrupted = [](void *user) -> int32_t {
+    return ++*static_cast<int *>(user) == 3;
+  };
+  te_program *program = nullptr;
+  EXPECT_EQ(te_compile(&request, &program), TE_COMPILE_INTERRUPTED);
+  EXPECT_EQ(program, nullptr);
+  EXPECT_STREQ(te_compiler_last_error(), "the compilation was interrupted");
+  EXPECT_EQ(calls, 3);
+  request.is_interrupted = [](void *) -> int32_t { return 0; };
+  EXPECT_EQ(te_compile(&request, &program), TE_COMPILE_OK);
+  te_program_destroy(program);
+}
+
 // The cut between forward and backward: the first launch that reads the
 // cotangent is after the last one that writes the result.
 TEST(Compiler, UsesOfArgumentsPartForwardFromBackward) {
