@@ -84,6 +84,39 @@ float te_scalar_tanh(float x) {
   // `small` is NaN if x is.
   return size >= 0.625f ? large : small;
 }
+
+/// x is 2^n m with m in [sqrt(1/2), sqrt(2)), and log(m) a polynomial of m - 1.
+/// ln(2) is the sum of two numbers, of which the first times n is exact.
+float te_scalar_log(float x) {
+  const bool isSmall = x < 0x1p-126f;
+  const uint32_t bits = math::floatToBits(isSmall ? x * 0x1p23f : x);
+  const int exponent = static_cast<int>(bits - 0x3f3504f3u) >> 23;
+  const float n = static_cast<float>(isSmall ? exponent - 23 : exponent);
+  const float f =
+      math::bitsToFloat(bits - (static_cast<uint32_t>(exponent) << 23)) - 1.0f;
+  const float z = f * f;
+  float p = 7.0376836292e-2f;
+  p = fmaf(p, f, -1.1514610310e-1f);
+  p = fmaf(p, f, 1.1676998740e-1f);
+  p = fmaf(p, f, -1.2420140846e-1f);
+  p = fmaf(p, f, 1.4249322787e-1f);
+  p = fmaf(p, f, -1.6668057665e-1f);
+  p = fmaf(p, f, 2.0000714765e-1f);
+  p = fmaf(p, f, -2.4999993993e-1f);
+  p = fmaf(p, f, 3.3333331174e-1f);
+  p = fmaf(n, -2.12194440e-4f, p * f * z);
+  const float y = fmaf(n, 0.693359375f, f + fmaf(-0.5f, z, p));
+  const float above = x < math::kInfinity ? y : x;
+  return x > 0.0f ? above : x == 0.0f ? -math::kInfinity : __builtin_nanf("");
+}
+
+/// Adds to log(1 + x) the part of x that 1 + x rounds off.
+float te_scalar_log1p(float x) {
+  const float y = 1.0f + x, lost = x - (y - 1.0f);
+  const float log = te_scalar_log(y);
+  return y > 0.0f && y < math::kInfinity ? log + lost / y : log;
+}
+
 /// NaN if either operand is, and `a` if they are equal.
 float te_scalar_max(float a, float b) { return b != b || a < b ? b : a; }
 float te_scalar_min(float a, float b) { return b != b || a > b ? b : a; }

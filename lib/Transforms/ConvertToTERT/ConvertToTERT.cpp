@@ -53,6 +53,7 @@ private:
                                 NamedAttrList extra = {});
   LogicalResult returnResults();
   bool elideCopy(LaunchOp copy);
+  void hoistCopy(LaunchOp copy);
   void accumulateInPlace(LaunchOp launch, Value destination);
   void describeGroupSizes();
   void finish();
@@ -220,9 +221,38 @@ LogicalResult FunctionConversion::returnResults() {
   for (PendingCopy &pending : late)
     copies.push_back(emitter.copy(loc, pending.from, pending.to));
   numCopies += early.size();
+  llvm::erase_if(copies, [&](LaunchOp copy) { return elideCopy(copy); });
+  numInPlace += late.size() - copies.size();
+  numCopies += copies.size();
   for (LaunchOp copy : copies)
-    elideCopy(copy) ? ++numInPlace : ++numCopies;
+    hoistCopy(copy);
   return success();
+}
+
+/// Moves `copy` behind the last launch that writes its source, because host
+/// programs may split the step before a backward: a value that is two results
+/// of the forward. Other launches must not use the destination.
+void FunctionConversion::hoistCopy(LaunchOp copy) {
+  Value source = copy.getBuffers()[0];
+  Operation *last = nullptr;
+  SmallVector<Value> pending = {source};
+  while (!pending.empty())
+    for (OpOperand &use : pending.pop_back_val().getUses()) {
+      Operation *user = use.getOwner();
+      if (auto slice = dyn_cast<tert::SliceOp>(user)) {
+        pending.push_back(slice.getResult());
+        continue;
+      }
+      auto launch = dyn_cast<LaunchOp>(user);
+      if (!launch)
+        return;
+      const tert::KernelInfo *kernel = tert::lookupKernel(launch.getKernel());
+      if (kernel->buffers[use.getOperandNumber()].isOutput &&
+          (!last || last->isBeforeInBlock(launch)))
+        last = launch;
+    }
+  if (last && copy.getBuffers()[1].hasOneUse())
+    copy->moveAfter(last);
 }
 
 /// True if `producer`, which writes `alloc` first, and all ops up to `end` may

@@ -192,6 +192,10 @@ Value FunctionEmitter::computeOp(Operation &op, ValueRange x, Value index) {
           [&](auto) -> Value { return call("te_scalar_min", f32, x); })
       .Case<math::ExpOp>(
           [&](auto) -> Value { return call("te_scalar_exp", f32, x); })
+      .Case<math::LogOp>(
+          [&](auto) -> Value { return call("te_scalar_log", f32, x); })
+      .Case<math::Log1pOp>(
+          [&](auto) -> Value { return call("te_scalar_log1p", f32, x); })
       .Case<math::TanhOp>(
           [&](auto) -> Value { return call("te_scalar_tanh", f32, x); })
       .Case<arith::ExtFOp>(

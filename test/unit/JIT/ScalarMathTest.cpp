@@ -51,10 +51,13 @@ void expectWithinTwoUlp(double expected, float actual, float x) {
   ASSERT_LE(std::fabs(actual - expected), 2 * ulp) << x;
 }
 
-TEST(ScalarMath, ExpAndTanhAreWithinTwoUlp) {
+TEST(ScalarMath, FunctionsAreWithinTwoUlp) {
   forFloats([](float x) {
     expectWithinTwoUlp(std::exp(static_cast<double>(x)), te_scalar_exp(x), x);
     expectWithinTwoUlp(std::tanh(static_cast<double>(x)), te_scalar_tanh(x), x);
+    expectWithinTwoUlp(std::log(static_cast<double>(x)), te_scalar_log(x), x);
+    expectWithinTwoUlp(std::log1p(static_cast<double>(x)), te_scalar_log1p(x),
+                       x);
   });
 }
 

@@ -116,6 +116,20 @@ static void apply(math::ExpOp op, Rule rule) {
   });
 }
 
+static void apply(math::LogOp op, Rule rule) {
+  rule.add(op.getOperand(), [&] {
+    return rule.div(rule.dy, rule.adjoints.residual(op.getOperand(), "x"));
+  });
+}
+
+static void apply(math::Log1pOp op, Rule rule) {
+  rule.add(op.getOperand(), [&] {
+    Value x = rule.adjoints.residual(op.getOperand(), "x");
+    return rule.div(
+        rule.dy, arith::AddFOp::create(rule.b, rule.loc, x, rule.splat(1.0)));
+  });
+}
+
 // dx = dy (1 - y²)
 static void apply(math::TanhOp op, Rule rule) {
   rule.add(op.getOperand(), [&] {
@@ -146,7 +160,8 @@ void te::registerTEGradients(DialectRegistry &registry) {
            arith::TruncFOp, arith::ExtFOp>(context);
   });
   registry.addExtension(+[](MLIRContext *context, math::MathDialect *) {
-    attach<math::AbsFOp, math::ExpOp, math::TanhOp, math::SqrtOp>(context);
+    attach<math::AbsFOp, math::ExpOp, math::LogOp, math::Log1pOp, math::TanhOp,
+           math::SqrtOp>(context);
   });
   registerMovementGradients(registry);
 }

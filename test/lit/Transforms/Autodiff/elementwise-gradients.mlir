@@ -139,6 +139,34 @@ func.func @f(%a: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
+// y = log(a): da = dy / a.
+// CHECK-LABEL: func.func @f(
+// CHECK-SAME:    %[[A:[^ ]*]]: tensor<4xf32>, %[[DY:[^ ]*]]: tensor<4xf32>
+// CHECK-NEXT:    %[[Y:.*]] = math.log %[[A]]
+// CHECK-NEXT:    %[[DA:.*]] = arith.divf %[[DY]], %[[A]]
+// CHECK-NEXT:    return %[[Y]], %[[DA]]
+func.func @f(%a: tensor<4xf32>) -> tensor<4xf32> {
+  %y = math.log %a : tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+
+// -----
+
+// y = log(1 + a): da = dy / (1 + a).
+// CHECK-LABEL: func.func @f(
+// CHECK-SAME:    %[[A:[^ ]*]]: tensor<4xf32>, %[[DY:[^ ]*]]: tensor<4xf32>
+// CHECK-NEXT:    %[[Y:.*]] = math.log1p %[[A]]
+// CHECK-NEXT:    %[[ONE:.*]] = arith.constant dense<1.000000e+00> : tensor<4xf32>
+// CHECK-NEXT:    %[[SUM:.*]] = arith.addf %[[A]], %[[ONE]]
+// CHECK-NEXT:    %[[DA:.*]] = arith.divf %[[DY]], %[[SUM]]
+// CHECK-NEXT:    return %[[Y]], %[[DA]]
+func.func @f(%a: tensor<4xf32>) -> tensor<4xf32> {
+  %y = math.log1p %a : tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+
+// -----
+
 // y = |a|: da = dy sign(a), 0 at 0.
 // CHECK-LABEL: func.func @f(
 // CHECK-SAME:    %[[A:[^ ]*]]: tensor<4xf32>, %[[DY:[^ ]*]]: tensor<4xf32>

@@ -238,3 +238,15 @@ func.func @forwards_arguments(%x: tensor<16x16xf32> {te.name = "x"}, %dy: tensor
   %y = te.activation <silu> %x : tensor<16x16xf32> -> tensor<16x16xf32>
   return %y, %x, %dy : tensor<16x16xf32>, tensor<16x16xf32>, tensor<16x16xf32>
 }
+
+// A value that is two results is copied directly after it is computed, because host programs may split the step behind it.
+// CHECK-LABEL: func.func @returns_a_value_twice
+// CHECK-SAME: %{{[a-z0-9]+}}: !tert.buffer<1024>, %[[ONE:[a-z0-9]+]]: !tert.buffer<1024>, %[[OTHER:[a-z0-9]+]]: !tert.buffer<1024>, %[[LATER:[a-z0-9]+]]: !tert.buffer<1024>)
+// CHECK: tert.launch "activation" {{.*}}%[[ONE]]
+// CHECK-NEXT: tert.launch "copy" {bytes = 1024 : i64}(%[[ONE]], %[[OTHER]])
+// CHECK-NEXT: tert.launch "{{.*}}" {{.*}}%[[LATER]]
+func.func @returns_a_value_twice(%x: tensor<16x16xf32> {te.name = "x"}) -> (tensor<16x16xf32>, tensor<16x16xf32>, tensor<16x16xf32>) {
+  %y = te.activation <silu> %x : tensor<16x16xf32> -> tensor<16x16xf32>
+  %z = te.activation <relu> %y : tensor<16x16xf32> -> tensor<16x16xf32>
+  return %y, %y, %z : tensor<16x16xf32>, tensor<16x16xf32>, tensor<16x16xf32>
+}
