@@ -56,13 +56,13 @@ def same_dropouts(of_weights=False):
         scores = q @ k.transpose(2, 3) * (q.shape[-1] ** -0.5 if scale is None else scale)
         if is_causal:
             attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
-        if attn_mask is not None and attn_mask.requires_grad:
-            # This attention is compiled as products and a softmax, with a te.dropout.
-            weights = (scores + attn_mask).softmax(-1)
-            return weights * draw(weights.shape, dropout_p, 3) @ v
         if attn_mask is not None:
             scores = scores.masked_fill(~attn_mask, -torch.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
-        return drop_weights(scores.softmax(-1), dropout_p) @ v
+        weights = scores.softmax(-1)
+        if q.shape[2] != k.shape[2] or (attn_mask is not None and attn_mask.requires_grad):
+            # This attention is compiled as products and a softmax, with a te.dropout.
+            return weights * draw(weights.shape, dropout_p, 3) @ v
+        return drop_weights(weights, dropout_p) @ v
 
     with (
         mock.patch("torch.nn.functional.dropout", dropout),

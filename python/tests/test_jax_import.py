@@ -278,12 +278,46 @@ def test_products_and_keys_that_are_no_floats_are_told():
     with pytest.raises(ImportFailure, match=r"dot_general\(i32 .* its result has elements of i32; te has float32"):
         te_mlir.jax.jit(lambda x, w: x @ w)(x, w)
 
-    def dropped(x, w, key):
-        return x @ w * jax.random.bernoulli(key, 0.5, (16, 64))
 
+#: Derivatives where JAX chooses them, at zeros and of equal operands.
+CHOSEN = {
+    "abs": jnp.abs,
+    "softplus": jax.nn.softplus,
+    "logaddexp": lambda h: jnp.logaddexp(h, jnp.roll(h, 1, 0)),
+    "max": lambda h: h.max(0) * h.max(1, keepdims=True),
+    "log-softmax": lambda h: jax.nn.log_softmax(h, 0) * jax.nn.log_softmax(h),
+    "logsumexp": lambda h: jax.nn.logsumexp(h, 0) * jax.nn.logsumexp(h, 1, keepdims=True),
+    "gelu-of-a-product": lambda h: jax.nn.gelu(h * h * h, approximate=False),
+    "tile": lambda h: jnp.tile(h, (2, 1)) * 2,
+    "every-third": lambda h: jnp.tanh(h[::3, 1:30:4]),
+    "condition-of-rows": lambda h: jnp.where((h > 0).reshape(16, 8, 8), h.reshape(16, 8, 8), 1.0),
+}
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_derivatives_at_zeros(name):
+    x, w = jnp.round(jax.random.normal(jax.random.key(1), (16, 32))), jnp.eye(32, 64)
+    compare(lambda x, w: CHOSEN[name](x @ w), x, w)
+
+
+#: Dropouts of JAX, which computes the zeros of each before the call.
+DROPOUTS = {
+    "product": lambda x, key: x * jax.random.bernoulli(key, 0.75, x.shape) / 0.75,
+    "where": lambda x, key: jnp.where(jax.random.bernoulli(key, 0.75, x.shape), x / 0.75, 0),
+    "of-columns": lambda x, key: x * jax.random.bernoulli(key, 0.75, (1, x.shape[1])).astype(x.dtype),
+}
+
+
+@pytest.mark.parametrize("name", DROPOUTS)
+def test_dropouts(name):
     for key in (jax.random.key(0), jax.random.PRNGKey(0)):
-        with pytest.raises(ImportFailure, match="convert_element_type.* its operand has elements of bool"):
-            te_mlir.jax.jit(dropped)(x.astype(jnp.float32), w.astype(jnp.float32), key)
+        drop = lambda x, w, key=key: DROPOUTS[name](jnp.tanh(x) @ w, key)  # noqa: E731
+        compiled = te_mlir.jax.jit(lambda x, w, key: DROPOUTS[name](jnp.tanh(x) @ w, key))
+        x, w = (jax.random.normal(jax.random.key(n), shape) for n, shape in ((1, (16, 32)), (2, (32, 64))))
+        wanted = jax.grad(lambda w: (drop(x, w) ** 2).sum())(w)
+        found = jax.grad(lambda w, key=key: (compiled(x, w, key) ** 2).sum())(w)
+        assert jnp.linalg.norm(found - wanted) < 1e-5 * jnp.linalg.norm(wanted)
+        assert (compiled(x, w, key) == 0).sum() > 100
 
 
 @jax.custom_vjp

@@ -207,10 +207,10 @@ def test_other_changes_of_scores_are_products(change):
 
 
 def test_the_sum_of_exponentials():
-    """Attention is compiled, and PyTorch computes the sum of its exponentials."""
+    """Attention is compiled, and the sum of its exponentials, which te.attention does not return, by itself."""
     model, x = Flexible(uses_lse=True), torch.randn(2, SEQUENCE, 32)
     compiled = te_mlir.torch.jit(model, recipe=te_mlir.HighPrecision())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert_alike(model, compiled, x, block_mask(causal))
-    assert len(attentions(compiled)) == 1 and compiled.te.graphs[0].reasons
+    assert len(attentions(compiled)) == 1 and not compiled.te.graphs[0].reasons

@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+import families
 from conftest import RECIPES
 from dropouts import same_dropouts
 from models import hugging_face_llama
@@ -41,7 +42,8 @@ def run(model, inputs):
     result = model(**inputs)
     loss = result.logits.square().mean() if result.loss is None else result.loss
     loss.backward()
-    return loss.detach(), {n.removeprefix("_orig_mod."): p.grad.clone() for n, p in model.named_parameters()}
+    trained = [(n.removeprefix("_orig_mod."), p) for n, p in model.named_parameters() if p.grad is not None]
+    return loss.detach(), {name: parameter.grad.clone() for name, parameter in trained}
 
 
 def assert_imported_whole(compiled):
@@ -203,10 +205,7 @@ def test_phi3_has_autograds_gradients():
     assert_imported_whole(compiled)
 
 
-SIZES = dict(vocab_size=64, hidden_size=64, intermediate_size=128, num_hidden_layers=1, num_attention_heads=4)
-GROUPED = dict(SIZES, num_key_value_heads=2)
-TOKENS = dict(pad_token_id=None, bos_token_id=1, eos_token_id=2)
-GPT = dict(vocab_size=64, n_embd=64, n_layer=1, n_head=4, n_positions=64)
+SIZES, GROUPED, TOKENS, GPT = families.SIZES, families.GROUPED, families.TOKENS, families.GPT
 
 #: (model, configuration, its options, number of layers, nodes that stay in PyTorch)
 FAMILIES = {
@@ -379,6 +378,31 @@ def test_families_of_models(family):
     found = {reason.split("(")[0].split(".")[1] for reason in reasons if reason.startswith("aten.")}
     assert stays is None or found == stays, reasons
     assert stays is None or len(compiled.te.graphs[0].parts) == 1
+
+
+@pytest.mark.parametrize("family", families.WHOLE)
+def test_models_that_are_one_graph(family):
+    """With strict=True, a second call has autograd's loss and gradients, with the same dropouts."""
+    name, config, options, kind = families.WHOLE[family]
+    model = getattr(transformers, name)(getattr(transformers, config)(**options))
+    # Otherwise, GPT-2 warns in each call that it takes this loss.
+    model.loss_type = getattr(model, "loss_type", None) or "ForCausalLM"
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    inputs = families.inputs_of(kind)
+    compiled = te_mlir.torch.jit(model, strict=True)
+    # The first call compiles again for its mask, after it drew the seed of dropouts.
+    run(compiled, inputs)
+    torch.manual_seed(1)
+    loss, gradients = run(compiled, inputs)
+    torch.manual_seed(1)
+    with same_dropouts():
+        wanted_loss, wanted = run(model, inputs)
+    assert_same(loss, gradients, wanted_loss, wanted)
+    # A model may set an option in its first call, and is then captured again.
+    graph = compiled.te.graphs[-1]
+    assert len(graph.parts) == 1 and not graph.reasons
 
 
 def test_a_function_with_its_own_backward_is_told_with_its_place():

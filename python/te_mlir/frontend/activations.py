@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from te_mlir import build
@@ -63,13 +64,19 @@ def match_activation(value: Var) -> Activation | None:
             return Activation("silu", leaf(x))
         if any(is_same(a, x) and is_about(b, 1.702) for a, b in pairs(node.inputs[0], "mul")):
             return Activation("qgelu", leaf(x))
-    return _gelu(factors_of(value))
+    return next(filter(None, map(_gelu, _triples(value))), None)
+
+
+def _triples(value: Atom) -> Iterator[list[Atom]]:
+    """The three factors of a product of a product and another value. They may be products themselves."""
+    for product, other in pairs(value, "mul"):
+        node = node_of(uncast(product), "mul")
+        if node is not None:
+            yield [*node.inputs, other]
 
 
 def _gelu(factors: list[Atom]) -> Activation | None:
     """Gelu as a product of a half, x and a sum."""
-    if len(factors) != 3:
-        return None
     for curve in factors:
         others = [f for f in factors if f is not curve]
         numbers = [f for f in others if isinstance(f, Const)]

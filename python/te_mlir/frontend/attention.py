@@ -263,31 +263,47 @@ class Attentions(Scoring):
         made = self.function.grouped_product(x, w)
         return Value(made, row_major([*batches, *sizes[0], *sizes[1]]))
 
-    def _spelled(self, var: Var, node: Node) -> Value:
-        """Attention whose mask is computed, as products and a softmax."""
+    def _spelled(self, var: Var, node: Node, reason: str) -> Value:
+        """Attention that te.attention does not have, as products and a softmax. reason: why it does not."""
         q, k, v, mask = node.inputs[:4]
+        if node.params["causal"] or k.shape[1] not in (1, q.shape[1]) or "longest" in node.params:
+            raise Unsupported(node, reason)
         batches = (0, 1), (0, 1)
 
-        def step(name: str, shape: Sequence[int], inputs: Sequence[Atom], **params: Any) -> Var:
+        def step(name: str, shape: Sequence[int], inputs: Sequence[Atom], dtype: str = q.dtype, **params: Any) -> Var:
             made = Node(name, inputs, params, node.origin)
-            made.outputs = [Var(shape, q.dtype, made)]
+            made.outputs = [Var(shape, dtype, made)]
             made.output.uses = 1
             return made.output
 
+        def number(value: float) -> Const:
+            return Const(np.asarray(value), (), exact=True)
+
         scale = node.params["scale"]
-        scale = Const(np.asarray(q.shape[-1] ** -0.5 if scale is None else scale), (), exact=True)
         shape = (*q.shape[:3], k.shape[2])
-        x = step("mul", q.shape, [q, scale])
+        x = step("mul", q.shape, [q, number(q.shape[-1] ** -0.5 if scale is None else scale)])
         x = step("dot_general", shape, [x, k], dimension_numbers=(((3,), (3,)), batches))
-        x = step("softmax", shape, [step("add", shape, [x, mask])], axis=3)
+        # Hidden scores are so low that exp of them is 0. Where all keys of a query are hidden, its weights are set to 0.
+        hidden, seen = number(-3e4 if q.dtype == "float16" else -1e30), None
+        if mask is not None and not mask.floating:
+            seen = mask
+            x = step("select_n", shape, [seen, hidden, x])
+        elif mask is not None and self.is_given(mask):
+            seen = step("gt", mask.shape, [mask, hidden], "bool")
+            x = step("add", shape, [x, step("max", mask.shape, [mask, hidden])])
+        elif mask is not None:
+            x = step("add", shape, [x, mask])
+        x = step("softmax", shape, [x], axis=3)
+        if seen is not None:
+            x = step("select_n", shape, [seen, number(0.0), x])
         if "probability" in node.params:
             drawn = {name: node.params[name] for name in ("probability", "stream")}
             x = step("dropout", shape, [x, node.inputs[-1]], **drawn)
         x = step("dot_general", var.shape, [x, v], dimension_numbers=(((3,), (2,)), batches))
-        reason = "its mask is computed"
-        self.spelled.append((node, reason))
         assert x.node is not None, "a step"
-        return self.products(x, x.node, reason)
+        made = self.products(x, x.node, reason)
+        self.spelled.append((node, reason))
+        return made
 
     def matmul(self, var: Var, node: Node) -> Value:
         """A product without batch axes."""
@@ -296,7 +312,7 @@ class Attentions(Scoring):
     def _op_attention(self, var: Var, node: Node) -> Value:
         q, k, v, mask = node.inputs[:4]
         if mask is not None and mask.floating and not self.is_given(mask) and q.shape[1] == k.shape[1]:
-            return self._spelled(var, node)
+            return self._spelled(var, node, "its mask is computed")
         of_q, of_k = {0: 0, 1: 1, 2: 2}, {0: 0, 1: 1, 3: 2}
         masks = [] if mask is None else [Passed(mask, (0, 1, 2, 3))]
         scores = Scores(node, (0, 1, 2, 3), 1.0, None, [], masks)
@@ -306,7 +322,13 @@ class Attentions(Scoring):
             found = found._replace(dropout=node)
         if "longest" in node.params:
             found = found._replace(packed=node)
-        return self.attention(var, node, found)
+        try:
+            return self.attention(var, node, found)
+        except Unsupported as unsupported:
+            # On a GPU, PyTorch's own attention needs less memory than products do.
+            if unsupported.place is not node or self.is_on_gpu(node):
+                raise
+            return self._spelled(var, node, unsupported.reason)
 
     def _attention_in(self, node: Node) -> Attention:
         """The attention that ends in the product `node`; raises Unsupported if it does not end one."""

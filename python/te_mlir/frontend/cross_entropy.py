@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from te_mlir import build
-from te_mlir.frontend.base import Emission, Unsupported, Value
+from te_mlir.frontend.base import Emission, Value
 from te_mlir.frontend.graph import Node, Var
 from te_mlir.frontend.losses import CrossEntropy, named_loss
-from te_mlir.layout import Layout
+from te_mlir.layout import Layout, row_major
 
 
 class Losses(Emission):
@@ -30,7 +30,8 @@ class Losses(Emission):
         value, classes = self.value(found.logits, node), found.logits.shape[-1]
         place = _rows_of(value.layout, classes)
         if place is None:
-            raise Unsupported(node, f"its logits {list(found.logits.shape)} are a view whose rows are not contiguous")
+            value = Value(self.in_order(value, node), row_major(found.logits.shape))
+            place = np.arange(value.elements // classes)
         rows = value.elements // classes
         targets, count = self.targets(node, found, place, rows, classes)
         matrix = self.function.reshape(value.matrix, (rows, classes))

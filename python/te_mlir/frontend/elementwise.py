@@ -11,8 +11,8 @@ from te_mlir.frontend.activations import Activations
 from te_mlir.frontend.base import Unsupported, Value, te_name
 from te_mlir.frontend.graph import Atom, Node, Var, is_floating
 from te_mlir.frontend.looking import scalar, vector
-from te_mlir.frontend.views import viewed
-from te_mlir.layout import in_order_of, row_major, same
+from te_mlir.frontend.views import VIEWS, viewed
+from te_mlir.layout import in_order_of, moves_of, row_major, same
 
 #: The predicates of comparisons. A comparison with NaN holds only for `ne`.
 PREDICATES = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
@@ -21,7 +21,7 @@ PREDICATES = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "
 class Elementwise(Activations):
     """Emits elementwise operations, casts and views."""
 
-    #: Exponents that are emitted as repeated multiplication.
+    #: Exponents that are emitted as repeated multiplication, in f32.
     powers: Sequence[int] = (2, 3, 4)
 
     def is_number(self, atom: Atom, other: Atom) -> bool:
@@ -121,6 +121,15 @@ class Elementwise(Activations):
             used = self.function.sub(self.function.constant(1.0, used.shape, used.dtype), used)
         return self.function.cast(self.rows(x, node), var.dtype), used
 
+    def _chosen_numbers(self, which: Atom, var: Var, node: Node) -> Value:
+        """1 where a condition holds, and 0 elsewhere."""
+        of = next((v for v in _compared(which) if not self.is_number(v, var)), None)
+        if of is None:
+            raise Unsupported(node, "expected its condition to be a comparison of floats")
+        left = self.spread(of, var, node)
+        yes, no = (self.function.constant(number, left.matrix.shape, var.dtype) for number in (1.0, 0.0))
+        return Value(self.chosen(which, left, node, yes, no), left.layout)
+
     def chosen(self, which: Atom, left: Value, node: Node, yes: build.Value, no: build.Value) -> build.Value:
         """`yes` where a condition holds, and `no` elsewhere, in the order and shape of the matrix of `left`."""
         known = self.truths(which, node)
@@ -128,7 +137,7 @@ class Elementwise(Activations):
             given = self.like(left, known, node)
             zero = self.function.constant(0.0, given.shape, given.dtype)
             return self.function.choose("une", given, zero, yes, no)
-        by = which.node
+        by = _condition(which)
         if by is not None and by.name == "not":
             return self.chosen(by.inputs[0], left, node, no, yes)
         if by is not None and by.name in ("and", "or"):
@@ -199,6 +208,24 @@ class Elementwise(Activations):
     def _op_exp(self, var: Var, node: Node) -> Value:
         return self.unary(node, "math.exp")
 
+    def _op_log(self, var: Var, node: Node) -> Value:
+        return self.unary(node, "math.log")
+
+    def _op_log1p(self, var: Var, node: Node) -> Value:
+        return self.unary(node, "math.log1p")
+
+    def _op_softplus(self, var: Var, node: Node) -> Value:
+        """log(1 + exp(beta x)) / beta, computed in f32: max(z, 0) + log1p(exp(-|z|)) for z = beta x is finite."""
+        value, beta = self.whole(node.inputs[0], node), node.params["beta"]
+        f = self.function
+        x = f.cast(value.matrix, "float32")
+        number = lambda n: f.constant(n, x.shape, "float32")
+        z = x if beta == 1 else f.mul(x, number(beta))
+        small = f.unary("math.log1p", f.unary("math.exp", f.unary("arith.negf", f.unary("math.absf", z))))
+        made = f.add(f.maximum(z, number(0.0)), small)
+        made = made if beta == 1 else f.div(made, number(beta))
+        return Value(f.cast(made, var.dtype), value.layout)
+
     def _op_tanh(self, var: Var, node: Node) -> Value:
         return self.unary(node, "math.tanh")
 
@@ -235,10 +262,10 @@ class Elementwise(Activations):
             known = f"{' and '.join([', '.join(some[:-1]), some[-1]])} have" if len(some) > 1 else f"{some[0]} has"
             raise Unsupported(node, f"a power of {exponent} has no counterpart in te; {known}")
         value = self.whole(node.inputs[0], node)
-        made = value.matrix
+        made = x = value.matrix if exponent == 2 else self.function.cast(value.matrix, "float32")
         for _ in range(exponent - 1):
-            made = self.function.mul(made, value.matrix)
-        return Value(made, value.layout)
+            made = self.function.mul(made, x)
+        return Value(self.function.cast(made, value.matrix.dtype), value.layout)
 
     # Sums
 
@@ -289,7 +316,32 @@ class Elementwise(Activations):
             raise Unsupported(node, "it has no elements")
         return Value(self.function.concat(values, axis) if len(values) > 1 else values[0], row_major(var.shape))
 
+    def _op_pad(self, var: Var, node: Node) -> Value:
+        """Numbers before and after the elements of each axis, or without some of these elements."""
+        x, number = node.inputs[0], scalar(node.inputs[1])
+        sides = [tuple(int(n) for n in side) for side in node.params["padding_config"]]
+        if number is None or any(between for _, _, between in sides) or not math.prod(var.shape) * math.prod(x.shape):
+            raise Unsupported(node, "expected padding by one number at the ends of axes with elements")
+        made = self.function.reshape(self.in_order(self.operand(x, node), node), x.shape)
+        starts = [max(-low, 0) for low, _, _ in sides]
+        kept = [size - start - max(-high, 0) for size, start, (_, high, _) in zip(x.shape, starts, sides)]
+        if min(kept) <= 0:
+            raise Unsupported(node, "expected padding of at least one element")
+        made = self.function.extract_slice(made, starts, kept)
+        for axis, (low, high, _) in enumerate(sides):
+            sizes = [[*made.shape[:axis], max(n, 0), *made.shape[axis + 1 :]] for n in (low, high)]
+            before, after = (self.function.constant(number, some, made.dtype) for some in sizes)
+            parts = [part for part in (before, made, after) if math.prod(part.shape)]
+            made = self.function.concat(parts, axis) if len(parts) > 1 else made
+        return Value(made, row_major(var.shape))
+
     def _op_convert_element_type(self, var: Var, node: Node) -> Value:
+        which = node.inputs[0]
+        if which.dtype == "bool":
+            known = self.truths(which, node)
+            if known is None:
+                return self._chosen_numbers(which, var, node)
+            return Value(self.function.cast(known.matrix, var.dtype), known.layout)
         value = self.value(node.inputs[0], node)
         if value.matrix.dtype == "int32":
             raise Unsupported(node, "a cast of integers to floats has no counterpart in te")
@@ -303,6 +355,8 @@ class Elementwise(Activations):
     def view(self, var: Var, node: Node) -> Value:
         value = self.value(node.inputs[0], node)
         layout = viewed(var, node, value.layout)
+        if node.name == "slice" and (layout is None or moves_of(layout, value.elements) is None):
+            return self._spaced(var, node, value)
         # The strides of as_strided are those of memory.
         if layout is None and node.name != "as_strided":
             value = Value(self.in_order(value, node), row_major(value.layout.shape))
@@ -311,15 +365,61 @@ class Elementwise(Activations):
             raise Unsupported(node, f"a view of {list(value.layout.shape)} as {list(var.shape)} is not imported")
         return Value(value.matrix, layout)
 
+    def _spaced(self, var: Var, node: Node, value: Value) -> Value:
+        """A slice with steps that do not divide the sizes of axes, as the first of each step after zeros are appended."""
+        shape = value.layout.shape
+        made = self.function.reshape(self.in_order(value, node), shape)
+        steps = [int(n) for n in node.params["strides"] or (1,) * len(shape)]
+        starts = [int(n) for n in node.params["start_indices"]]
+        for axis, (first, count, step) in enumerate(zip(starts, var.shape, steps)):
+            taken = min(count * step, shape[axis] - first)
+            sizes = [*made.shape[:axis], taken, *made.shape[axis + 1 :]]
+            made = self.function.extract_slice(made, [first if n == axis else 0 for n in range(len(shape))], sizes)
+            if taken < count * step:
+                more = [*sizes[:axis], count * step - taken, *sizes[axis + 1 :]]
+                made = self.function.concat([made, self.function.constant(0.0, more, made.dtype)], axis)
+            if step > 1:
+                split = self.function.reshape(made, [*sizes[:axis], count, step, *sizes[axis + 1 :]])
+                kept = [*sizes[:axis], count, 1, *sizes[axis + 1 :]]
+                made = self.function.extract_slice(split, [0] * len(kept), kept)
+                made = self.function.reshape(made, [*sizes[:axis], count, *sizes[axis + 1 :]])
+        return Value(made, row_major(var.shape))
+
     _op_reshape = _op_squeeze = _op_expand_dims = _op_transpose = _op_broadcast_in_dim = view
     _op_slice = _op_split = _op_as_strided = view
 
 
 def _compared(which: Atom) -> Sequence[Atom]:
     """The operands of the comparisons that a condition consists of."""
-    by = which.node
+    by = _condition(which)
     if by is None:
         return ()
     if by.name in PREDICATES:
         return by.inputs
     return [v for inner in by.inputs for v in _compared(inner)] if by.name in ("not", "and", "or") else ()
+
+
+def _condition(which: Atom) -> Node | None:
+    """The node of a condition. If it is a view of another, that one, of views of its operands."""
+    view = which.node
+    by = _condition(view.inputs[0]) if view is not None and view.name in VIEWS else None
+    if view is None or by is None or by.name not in (*PREDICATES, "not", "and", "or"):
+        return view
+
+    def seen(operand: Atom) -> Atom:
+        if not operand.shape:
+            return operand
+        if operand.shape != by.output.shape:
+            axes = tuple(range(len(operand.shape)))
+            operand = _made("broadcast_in_dim", operand, by.output.shape, {"broadcast_dimensions": axes}, by)
+        return _made(view.name, operand, which.shape, view.params, view)
+
+    made = Node(by.name, [seen(operand) for operand in by.inputs], by.params, by.origin)
+    made.outputs = [Var(which.shape, "bool", made)]
+    return made
+
+
+def _made(name: str, operand: Atom, shape: Sequence[int], params: dict[str, Any], of: Node) -> Var:
+    node = Node(name, [operand], params, of.origin)
+    node.outputs = [Var(shape, operand.dtype, node)]
+    return node.output

@@ -52,12 +52,20 @@ class Embeddings(Linears):
         """The vector of indices. Indices other than `only`, or equal to `but`, are replaced by one outside the table."""
         raise NotImplementedError
 
+    def places(self, gather: Node) -> build.Value:
+        """The vector of the numbers of the elements, in order, that a gather along `axis` takes."""
+        raise NotImplementedError
+
     # Emission
 
     def _op_embedding(self, var: Var, node: Node) -> Value:
         found = match_embedding(node)
-        if found is None and "rows" not in node.params:
+        if found is None and not {"rows", "axis"} & node.params.keys():
             raise self.lacks(node)
+        if found is None and "axis" in node.params:
+            # Each element of the operand is a row of a table.
+            table = self.rows(node.inputs[0], node, 1)
+            return self.dense(var, self.function.embedding(self.places(node), table))
         if found is None:
             raise Unsupported(node, "only gathers of whole rows of a matrix (embeddings) are imported")
         padding = found.padding

@@ -17,10 +17,11 @@ from te_mlir.frontend.looking import is_widened
 from te_mlir.frontend.losses import match_cross_entropy
 from te_mlir.frontend.norms import Norms, match_layer_norm, match_rms_norm
 from te_mlir.frontend.rotary import Rotations, match_rope
-from te_mlir.frontend.softmax import Softmaxes, match_softmax
+from te_mlir.frontend.rows import Rows
+from te_mlir.frontend.softmax import match_softmax
 
 
-class Emitter(Embeddings, Norms, Rotations, Attentions, Losses, Softmaxes):
+class Emitter(Embeddings, Norms, Rotations, Attentions, Losses, Rows):
     """Emits each value of a graph as the first pattern that matches, or else as its own operation."""
 
     def matched(self, var: Var, node: Node) -> Value | None:
@@ -39,6 +40,9 @@ class Emitter(Embeddings, Norms, Rotations, Attentions, Losses, Softmaxes):
         softmax = match_softmax(var)
         if softmax is not None:
             return self.softmax(var, node, softmax)
+        rows = self.matched_rows(var, node)
+        if rows is not None:
+            return rows
         rope = match_rope(var)
         if rope is not None:
             return self.rope(var, node, rope)

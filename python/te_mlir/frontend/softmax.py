@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from te_mlir.frontend.base import Emission, Unsupported, Value
+from te_mlir.frontend.base import Emission, Value
 from te_mlir.frontend.graph import Atom, Const, Node, Var
 from te_mlir.frontend.looking import is_same, leaf, node_of, of_rows, scalar, uncast
+from te_mlir.layout import row_major
 
 
 class Softmax(NamedTuple):
@@ -150,11 +151,14 @@ class Softmaxes(Emission):
         return self._softmax_of(node.inputs[0], node.params["axis"], 1.0, var, node)
 
     def _softmax_of(self, x: Atom, axis: int, scale: float, var: Var, node: Node) -> Value:
-        if axis != len(x.shape) - 1:
-            raise Unsupported(
-                node, f"it is over dimension {axis} of {list(x.shape)}, and te has softmax over the last one"
-            )
-        matrix, layout = self.rows_in_place(x, node)
+        if axis == len(x.shape) - 1:
+            matrix, layout = self.rows_in_place(x, node)
+        else:
+            order = [n for n in range(len(x.shape)) if n != axis] + [axis]
+            value = self.value(x, node)
+            elements = self.in_order(Value(value.matrix, value.layout.permute(order)), node)
+            matrix = self.function.reshape(elements, (math.prod(elements.shape) // x.shape[axis], x.shape[axis]))
+            layout = row_major([x.shape[n] for n in order]).permute([order.index(n) for n in range(len(order))])
         # Rounded once: of the type of the result, or in f32.
         matrix = self.function.cast(matrix, var.dtype if matrix.dtype == var.dtype else "float32")
         return Value(self.function.cast(self.function.softmax(matrix, scale), var.dtype), layout)

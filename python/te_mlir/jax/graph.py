@@ -50,6 +50,7 @@ _ELEMENTWISE = frozenset(
         "is_finite",
         "le",
         "log",
+        "log1p",
         "logistic",
         "lt",
         "max",
@@ -167,7 +168,10 @@ def _inline(
     for equation in jaxpr.eqns:
         inputs = [read(v) for v in equation.invars]
         inner = _callee(equation)
-        if inner is not None:
+        own = _OWN.get(custom_function(equation).split(" ")[0]) if inner is not None else None
+        if own is not None:
+            outputs = apply(graph, own, inputs, (equation, *calls))
+        elif inner is not None:
             body, captured = (inner.jaxpr, inner.consts) if hasattr(inner, "consts") else (inner, ())
             outputs = _inline(graph, body, captured, inputs, (equation, *calls))
         elif equation.primitive.name == "scan":
@@ -176,6 +180,18 @@ def _inline(
             outputs = _node(graph, equation, inputs, calls)
         env.update(zip(equation.outvars, outputs))
     return [read(v) for v in jaxpr.outvars]
+
+
+def _logaddexp(a: Any, b: Any) -> Any:
+    """log(exp(a) + exp(b)); the derivatives of equal operands are 1/2, as JAX defines them."""
+    apart = a - b
+    sum_of_small = jnp.log1p(jnp.exp(jnp.minimum(apart, -apart)))
+    largest = -jnp.minimum(-a, -b)
+    return jnp.where(apart != apart, a + b, largest + sum_of_small)
+
+
+#: Functions of JAX with custom derivatives, as formulas whose derivatives are these.
+_OWN = {"logaddexp": _logaddexp}
 
 
 def _unroll(graph: Graph, equation: Any, inputs: Sequence[Atom], calls: tuple[Any, ...]) -> list[Atom]:
@@ -321,8 +337,10 @@ def _simplify(name: str, inputs: list[Atom]) -> Atom | None:
 
 
 def _as_views(equation: Any, inputs: Sequence[Atom]) -> Callable[[Any], Any] | None:
-    """A function of plain views for a reshape that transposes, or a gather or dynamic_slice at constant indices; else None."""
+    """A function of plain views for a reshape that transposes, a tile, or a gather or dynamic_slice at constant indices; else None."""
     name, params = equation.primitive.name, equation.params
+    if name == "tile":
+        return lambda x: _tiled(x, params["reps"])
     if name == "reshape" and params.get("dimensions") is not None:
         return lambda x: jax.lax.reshape(jax.lax.transpose(x, params["dimensions"]), params["new_sizes"])
     if name not in ("gather", "dynamic_slice") or not all(isinstance(v, Const) for v in inputs[1:]):
@@ -346,6 +364,13 @@ def _as_views(equation: Any, inputs: Sequence[Atom]) -> Callable[[Any], Any] | N
     if any(start < 0 or end > size for start, end, size in zip(starts, ends, operand.shape)):
         return None
     return lambda x: jax.lax.squeeze(jax.lax.slice(x, starts, ends), dropped)
+
+
+def _tiled(x: Any, times: Sequence[int]) -> Any:
+    """x repeated along each axis."""
+    sizes = [size for pair in zip(times, x.shape) for size in pair]
+    spread = jax.lax.broadcast_in_dim(x, sizes, range(1, 2 * x.ndim, 2))
+    return jax.lax.reshape(spread, [n * size for n, size in zip(times, x.shape)])
 
 
 def _fold(equation: Any, inputs: Sequence[Const], types: Sequence[Any]) -> list[Atom] | None:

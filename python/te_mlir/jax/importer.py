@@ -130,6 +130,13 @@ class Importer(Weights):
         reason = f"'{node.name}' has no counterpart in te{_HINTS.get(node.name, '')}"
         return Unsupported(node, reason, always=True)
 
+    def _op_abs(self, var: Var, node: Node) -> Value:
+        # JAX's derivative at 0 is 1, and that of math.absf is 0.
+        value = self.whole(node.inputs[0], node)
+        x, f = value.matrix, self.function
+        zero = f.constant(0.0, x.shape, x.dtype)
+        return Value(f.choose("oge", x, zero, f.add(x, zero), f.unary("arith.negf", x)), value.layout)
+
     def matched(self, var: Var, node: Node) -> Value | None:
         made = super().matched(var, node)
         rows = losses.match_rows(var) if made is None else None
@@ -215,8 +222,6 @@ _HINTS = {
     "erf": " except in gelu, x * 0.5 * (1 + erf(x * sqrt(0.5)))",
     "erfc": " except in gelu, x * 0.5 * erfc(-x * sqrt(0.5))",
     "stop_gradient": "; apply it to an argument, outside of the function",
-    "reduce_max": " except in a softmax",
-    "log": " except in the mean cross entropy of rows",
 }
 
 

@@ -16,7 +16,7 @@ import torch
 from torch.fx import Node as Origin
 
 from te_mlir.frontend.graph import Const, Node, Var
-from te_mlir.torch import varlen
+from te_mlir.torch import composites, varlen
 from te_mlir.torch.dropouts import DRAWN
 
 #: Ops that return several views of one tensor.
@@ -29,6 +29,9 @@ LOGIC = {
     **dict.fromkeys(("logical_or", "bitwise_or", "__or__"), "or"),
     **dict.fromkeys(("logical_not", "bitwise_not"), "not"),
 }
+
+#: Ops that convert the elements of a tensor.
+CASTS = ("to", "_to_copy", "type_as", "float")
 
 #: The key in a node's meta that excludes the node from patterns.
 APART = "te_apart"
@@ -175,7 +178,10 @@ class Adapter:
         values: Any = several.meta.get("val")
         if name_of(several) == "max" and str(several.target) == "aten.max.dim" and index == 0:
             arguments = given(several)
-            return self._reduced(several, "reduce_max", arguments["self"], [arguments["dim"]])
+            made = self._reduced(several, "reduce_max", arguments["self"], [arguments["dim"]])
+            # Its gradient is not that of amax if elements are equal.
+            made.params["index"] = True
+            return made
         if varlen.is_call(several):
             return self._packed(node, several, index)
         if name_of(several) not in SPLITS or not str(several.target).startswith("aten."):
@@ -291,9 +297,16 @@ def _leaky_relu(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node 
 
 def _pow(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node | None:
     exponent = given["exponent"]
+    special = {0.5: "sqrt", -0.5: "rsqrt"}.get(exponent) if isinstance(exponent, float) else None
+    if special is not None and isinstance(given["self"], Origin):
+        return adapter.op(node, special, [adapter.var(given["self"])])
+    if exponent == -1 and isinstance(given["self"], Origin):
+        return composites.reciprocal(adapter, node, given, var)
     whole = isinstance(exponent, int) or (isinstance(exponent, float) and exponent.is_integer())
     if not isinstance(given["self"], Origin) or not whole:
-        return adapter.lacking(node, f"a power of {exponent!r} has no counterpart in te; 2 has")
+        return adapter.lacking(
+            node, f"a power of {exponent!r} has no counterpart in te; 2, 3, 4, 0.5, -0.5 and -1 have"
+        )
     x = adapter.var(given["self"])
     return adapter.op(node, "square", [x]) if exponent == 2 else adapter.op(node, "integer_pow", [x], y=int(exponent))
 
@@ -347,7 +360,8 @@ def _stack(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
 
 
 def _tiled(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
-    x, times = adapter.var(given["self"]), list(given["repeats"])
+    x, times = adapter.var(given["self"]), list(given["repeats"] if "repeats" in given else given["dims"])
+    times = [1] * (len(x.shape) - len(times)) + times
     shape = [1] * (len(times) - len(x.shape)) + list(x.shape)
     return _expanded(
         adapter, node, x, [size for pair in zip(times, shape) for size in pair], range(1, 2 * len(times), 2)
@@ -486,9 +500,10 @@ def _cross_entropy(adapter: Adapter, node: Origin, given: Given, var: Var) -> No
 
 def _gather(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node | None:
     x, index = adapter.var(given["self"]), adapter.var(given["index"])
-    if given["dim"] % max(len(x.shape), 1) != len(x.shape) - 1 or index.shape != (*x.shape[:-1], 1):
-        return None
-    return adapter.op(node, "gather", [x, index], picks=(index, False))
+    axis = given["dim"] % max(len(x.shape), 1)
+    is_pick = axis == len(x.shape) - 1 and index.shape == (*x.shape[:-1], 1)
+    picks = {"picks": (index, False)} if is_pick else {}
+    return adapter.op(node, "gather", [x, index], axis=axis, **picks) if x.shape else None
 
 
 # Views
@@ -555,7 +570,7 @@ def _strided(adapter: Adapter, node: Origin, given: Given, source: Var) -> Node:
 
 #: Ops that can be emitted without a pattern, for at least some of their arguments.
 _EMITTED: dict[str, Make] = {
-    **{name: _unary(name) for name in ("neg", "exp", "tanh", "sqrt", "relu", "silu", "square")},
+    **{name: _unary(name) for name in ("neg", "exp", "log", "log1p", "tanh", "sqrt", "relu", "silu", "square")},
     **{name: _binary(name) for name in ("add", "sub", "mul", "div")},
     "rsub": _binary("sub", swap=True),
     **{name: _unary(name) for name in ("abs", "sign")},
@@ -568,13 +583,26 @@ _EMITTED: dict[str, Make] = {
     "sigmoid": _unary("logistic"),
     "pow": _pow,
     "gelu": _gelu,
-    **dict.fromkeys(("to", "_to_copy", "type_as", "float"), _cast),
+    **dict.fromkeys(CASTS, _cast),
     "cat": _cat,
     "stack": _stack,
     "mean": _over_axes("mean"),
     "sum": _over_axes("reduce_sum"),
     "rsqrt": _unary("rsqrt"),
-    "repeat": _tiled,
+    **dict.fromkeys(("repeat", "tile"), _tiled),
+    "reciprocal": composites.reciprocal,
+    "softplus": composites.softplus,
+    "log_sigmoid": composites.log_sigmoid,
+    "var": composites.variance,
+    "std": composites.deviation,
+    "einsum": composites.einsum,
+    "mish": composites.mish,
+    **dict.fromkeys(("pad", "constant_pad_nd"), composites.padded),
+    **dict.fromkeys(("linalg_vector_norm", "norm"), composites.norm),
+    "amax": _over_axes("reduce_max"),
+    "amin": _over_axes("reduce_min"),
+    "log_softmax": _along_axis("log_softmax"),
+    "logsumexp": _over_axes("logsumexp"),
     "repeat_interleave": _repeated_each,
     "dropout": _dropout,
     "linear": _linear,
@@ -582,6 +610,7 @@ _EMITTED: dict[str, Make] = {
     "addmm": _addmm,
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), _patches),
     "embedding": _embedding,
+    "gather": _gather,
     "rms_norm": _rms_norm,
     "layer_norm": _layer_norm,
     "scaled_dot_product_attention": _attention,
@@ -592,14 +621,10 @@ _EMITTED: dict[str, Make] = {
 _OPS: dict[str, Make] = {
     **_EMITTED,
     # Ops that are emitted only as a part of a pattern.
-    **{name: _unary(name) for name in ("log", "erf", "erfc", "cos", "sin")},
+    **{name: _unary(name) for name in ("erf", "erfc", "cos", "sin")},
     **{name: _binary(name) for name in COMPARISONS},
     **{name: _logic(of) for name, of in LOGIC.items()},
-    "amax": _over_axes("reduce_max"),
-    "log_softmax": _along_axis("log_softmax"),
-    "logsumexp": _over_axes("logsumexp"),
     **dict.fromkeys(("nll_loss", "nll_loss_nd"), _cross_entropy),
-    "gather": _gather,
     # Views.
     **dict.fromkeys(("contiguous", "clone", "alias"), _view(_same)),
     **dict.fromkeys(
@@ -609,7 +634,7 @@ _OPS: dict[str, Make] = {
     **dict.fromkeys(("transpose", "swapaxes", "swapdims", "t", "mT"), _view(_swapped)),
     "numpy_T": _view(_reversed),
     "permute": _view(_permuted),
-    **dict.fromkeys(("expand", "broadcast_to"), _view(_repeated)),
+    **dict.fromkeys(("expand", "expand_as", "broadcast_to"), _view(_repeated)),
     "slice": _view(_sliced),
     "select": _view(_selected),
     "as_strided": _view(_strided),

@@ -46,9 +46,6 @@ def _may_move_tokens(node: Node, sequence: int) -> bool:
 class Importer(Weights):
     """Emits the nodes of a graph into one function."""
 
-    # PyTorch computes other powers with one rounding; repeated multiplication has several.
-    powers = (2,)
-
     def lacks(self, node: Node) -> Unsupported:
         return Unsupported(node, node.params.get("reason", f"'{node.origin.target}' has no counterpart in te"))
 

@@ -166,6 +166,8 @@ class Schedule:
             self.effects = Effects(graph, examples)
         patterns.set_apart(self.effects.read_before_writes())
         self.frozen = frozen_nodes(graph)
+        given = (n for n in graph.nodes if n.op == "placeholder")
+        self._needing = {n for n, example in zip(given, examples) if n in roots and example.requires_grad}
         self.dependent = dependents(graph, roots)
         self._nodes = [n for n in graph.nodes if n.op in ("call_function", "get_attr") and not is_mode(n)]
         self._earlier, self._later = self.effects.neighbours()
@@ -176,13 +178,14 @@ class Schedule:
         self._arrange()
 
     def without_gradients(self) -> list[Node]:
-        """The nodes at which values that depend on a root stop passing gradients."""
+        """The nodes at which values that depend on a root that needs gradients stop passing them."""
         firsts = []
         stopped: set[Node] = set()
+        needing = dependents(self.graph, self._needing)
         for node in self.graph.nodes:
             if any(n in stopped for n in node.all_input_nodes):
                 stopped.add(node)
-            elif node in self.frozen and node in self.dependent:
+            elif node in self.frozen and node in needing:
                 firsts.append(node)
                 stopped.add(node)
         return firsts

@@ -7,7 +7,10 @@ from typing import Any
 
 from torch.fx import Node
 
-from te_mlir.torch.adapter import APART, COMPARISONS, LOGIC
+from te_mlir.torch.adapter import APART, CASTS, COMPARISONS, LOGIC
+
+#: Views of conditions.
+_VIEWS = ("view", "reshape", "unsqueeze", "squeeze", "expand", "transpose", "permute", "slice", "select")
 
 
 def is_op(node: Any, name: str) -> bool:
@@ -16,12 +19,16 @@ def is_op(node: Any, name: str) -> bool:
 
 
 def is_condition(node: Node) -> bool:
-    """Whether `node` compares, or combines truth values."""
+    """Whether `node` compares, or combines truth values, or is a view of such a node."""
+    while any(is_op(node, name) for name in _VIEWS) and isinstance(node.args[0], Node):
+        node = node.args[0]
     return any(is_op(node, name) for name in (*COMPARISONS, *LOGIC))
 
 
 def chooses_by(node: Node, condition: Node) -> bool:
-    """Whether `condition` is what `node` chooses between two values by, and not one of the values."""
+    """Whether `condition` is what `node` chooses between two values by, or casts to 0 and 1."""
+    if any(is_op(node, name) for name in CASTS) and node.meta["val"].is_floating_point():
+        return node.args[0] is condition
     which = {"where": 0, "masked_fill": 1}
     found = next((place for name, place in which.items() if is_op(node, name)), None)
     return found is not None and [n for n, v in enumerate(node.args) if v is condition] == [found]

@@ -106,6 +106,22 @@ class Weights(Arguments):
             return self.ids(found.indices, f"ids_{only}", lambda t: make(t.masked_fill(t != only, -1)))
         return self.ids(found.indices, "ids", make)
 
+    def places(self, gather: Node) -> build.Value:
+        x, index = gather.inputs
+        sizes, axis = x.shape, gather.params["axis"]
+
+        def make(t: torch.Tensor) -> torch.Tensor:
+            along = [
+                torch.arange(n, device=t.device).reshape(-1, *[1] * (t.dim() - a - 1)) for a, n in enumerate(t.shape)
+            ]
+            along[axis] = t
+            places = sum(place * math.prod(sizes[a + 1 :]) for a, place in enumerate(along))
+            return places.to(torch.int32).reshape(-1)
+
+        if not self.is_given(index):
+            raise Unsupported(gather, "its indices are computed from compiled values")
+        return self.ids(index, f"places_{axis}_{'x'.join(map(str, sizes))}", make)
+
     def ids(self, ids: Atom, key: str, make: Callable[[torch.Tensor], torch.Tensor]) -> build.Value:
         """Indices that `make` computes from integers before the call; key: identifies what `make` does."""
         origin = self.origin_of(ids)

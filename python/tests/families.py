@@ -1,0 +1,91 @@
+"""Small configurations of models of the library transformers, and inputs for them."""
+
+import torch
+
+SIZES = dict(vocab_size=64, hidden_size=64, intermediate_size=128, num_hidden_layers=1, num_attention_heads=4)
+GROUPED = dict(SIZES, num_key_value_heads=2)
+TOKENS = dict(pad_token_id=None, bos_token_id=1, eos_token_id=2)
+GPT = dict(vocab_size=64, n_embd=64, n_layer=1, n_head=4, n_positions=64)
+
+SPANS = dict(relative_attention=True, max_relative_positions=-1, pos_att_type=["p2c", "c2p"])
+CODED = dict(
+    **dict(vocab_size=64, d_model=64, encoder_layers=1, decoder_layers=1, max_position_embeddings=64),
+    **dict(encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=128, decoder_ffn_dim=128),
+)
+MODERN = dict(SIZES, pad_token_id=0, bos_token_id=1, eos_token_id=2, cls_token_id=1, sep_token_id=2)
+TEXT = dict(SIZES, max_position_embeddings=32, eos_token_id=2, bos_token_id=1, pad_token_id=0)
+IMAGE = dict(
+    hidden_size=64, num_attention_heads=4, num_hidden_layers=1, intermediate_size=96, image_size=32, patch_size=8
+)
+WHISPER = {n: v for n, v in CODED.items() if n != "max_position_embeddings"}
+WHISPER |= dict(max_target_positions=64, **{**TOKENS, "pad_token_id": 0}, decoder_start_token_id=1)
+
+#: (model, configuration, its options, the kind of its inputs), with strict=True
+WHOLE = {
+    "ernie4.5": ("Ernie4_5ForCausalLM", "Ernie4_5Config", dict(GROUPED, head_dim=16), "tokens"),
+    "gemma3": ("Gemma3ForCausalLM", "Gemma3TextConfig", dict(GROUPED, head_dim=16, sliding_window=8), "tokens"),
+    "falcon-alibi": (
+        "FalconForCausalLM",
+        "FalconConfig",
+        dict(
+            vocab_size=64, hidden_size=64, num_hidden_layers=1, num_attention_heads=4, ffn_hidden_size=128, alibi=True
+        ),
+        "tokens",
+    ),
+    "gpt2-dropout": ("GPT2LMHeadModel", "GPT2Config", GPT, "tokens"),
+    "bert-dropout": ("BertForMaskedLM", "BertConfig", SIZES, "padded"),
+    "roberta-dropout": ("RobertaForMaskedLM", "RobertaConfig", SIZES, "padded"),
+    "deberta": ("DebertaForMaskedLM", "DebertaConfig", dict(SIZES, **SPANS, pad_token_id=0), "padded"),
+    "deberta-v3": (
+        "DebertaV2ForMaskedLM",
+        "DebertaV2Config",
+        dict(SIZES, **SPANS, pad_token_id=0, share_att_key=True, position_buckets=16, norm_rel_ebd="layer_norm"),
+        "padded",
+    ),
+    "modernbert": (
+        "ModernBertForMaskedLM",
+        "ModernBertConfig",
+        dict(MODERN, num_hidden_layers=2, global_attn_every_n_layers=2, local_attention=8),
+        "padded",
+    ),
+    "t5": (
+        "T5ForConditionalGeneration",
+        "T5Config",
+        dict(vocab_size=64, d_model=64, d_kv=16, d_ff=128, num_layers=1, num_heads=4, decoder_start_token_id=0),
+        "pairs",
+    ),
+    "bart": ("BartForConditionalGeneration", "BartConfig", CODED, "padded pairs"),
+    "marian": (
+        "MarianMTModel",
+        "MarianConfig",
+        dict(CODED, pad_token_id=63, decoder_start_token_id=63),
+        "padded pairs",
+    ),
+    "pegasus": ("PegasusForConditionalGeneration", "PegasusConfig", CODED, "padded pairs"),
+    "whisper-decoder": ("WhisperForCausalLM", "WhisperConfig", WHISPER, "states"),
+    "vit": ("ViTForImageClassification", "ViTConfig", dict(IMAGE, num_labels=3), "images"),
+    "clip": ("CLIPModel", "CLIPConfig", dict(text_config=TEXT, vision_config=IMAGE, projection_dim=32), "both"),
+    "siglip": ("SiglipModel", "SiglipConfig", dict(text_config=TEXT, vision_config=IMAGE), "both"),
+}
+
+
+def inputs_of(kind):
+    """Arguments of a call. kind: "tokens", "pairs" of sequences, either also "padded", "states", "images" or "both"."""
+    ids = torch.randint(3, 62, (2, 32))
+    labels = ids.clone()
+    labels[:, :5] = -100
+    if kind == "images":
+        return {"pixel_values": torch.randn(2, 3, 32, 32), "labels": torch.tensor([0, 2])}
+    if kind == "both":
+        ids[:, -1] = 2
+        return {"input_ids": ids, "pixel_values": torch.randn(2, 3, 32, 32), "return_loss": True}
+    inputs = {"input_ids": ids, "labels": labels}
+    if "pairs" in kind:
+        inputs["labels"] = torch.randint(3, 62, (2, 24))
+    if "padded" in kind:
+        inputs["attention_mask"] = (torch.arange(32) < torch.tensor([[32], [20]])).long()
+        # What te computes for padding is not what PyTorch does.
+        inputs["labels"][1, 20:] = -100
+    if kind == "states":
+        inputs["encoder_outputs"] = torch.randn(2, 16, 64)
+    return inputs
