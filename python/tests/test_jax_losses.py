@@ -195,7 +195,7 @@ NEAR = {
     "classes-up-to": lambda h, t: -(log_softmax(h) * (t[:, None] >= jnp.arange(12))).sum(-1).mean(),
     "one-hot-turned": lambda h, t: -(log_softmax(h) * one_hot(t, 12).T).sum(-1).mean(),
     "labels-of-columns": lambda h, t: -(log_softmax(h) * (t[None] == jnp.arange(12)[:, None])).sum(-1).mean(),
-    "labels-between-classes": lambda h, t: -(log_softmax(h) * one_hot(t + 0.5, 12)).sum(-1).mean(),
+    "labels-between-classes": lambda h, t: -(log_softmax(h) * one_hot(t + 0.5, 12)).sum(-1).mean() + h.mean(),
     "smoothed": lambda h, t: -(log_softmax(h) * (one_hot(t, 12) * 0.9 + 0.1 / 12)).sum(-1).mean(),
     "sum-of-columns": lambda h, t: -(log_softmax(h) * one_hot(t, 12)).sum(0).max(),
     "softmax-of-columns": lambda h, t: -taken(log_softmax(h, 0), t).mean(),

@@ -268,6 +268,8 @@ class Attentions(Scoring):
         q, k, v, mask = node.inputs[:4]
         if node.params["causal"] or k.shape[1] not in (1, q.shape[1]) or "longest" in node.params:
             raise Unsupported(node, reason)
+        if node.params.get("probability", 0) >= 1:
+            raise Unsupported(node, reason)
         batches = (0, 1), (0, 1)
 
         def step(name: str, shape: Sequence[int], inputs: Sequence[Atom], dtype: str = q.dtype, **params: Any) -> Var:
