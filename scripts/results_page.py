@@ -30,7 +30,7 @@ MEASURED = {
     "h200-model-32-layers": ("28187d8", "2026-11-22"),
     "h200-moe": ("b8fc9de", "2026-11-21"),
     "h200-parallel": ("0fccedc", "2026-11-22"),
-    "h200-torch-llama-speed": ("7f01d06", "2026-11-26"),
+    "h200-torch-llama-speed": ("a273403", "2026-11-26"),
     "h200-host-cost": ("901c88e", "2026-11-22"),
 }
 NAMES = {
