@@ -154,7 +154,8 @@ bool restoreStates(const Safetensors &file, const std::string &path,
     const std::string &saved = restored.saved.recipe;
     if ((saved.empty() || saved == recipe) && numNew == 0 && numLeft == 0)
       return true;
-    restored.warning = inQuotes(path) + " was saved under " + saved +
+    restored.warning = inQuotes(path) + " was saved under " +
+                       (saved.empty() ? "a recipe without a name" : saved) +
                        (saved == recipe ? ", and" : ", but") +
                        " this step has " + recipe;
     if (numLeft != 0)

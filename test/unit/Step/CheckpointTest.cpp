@@ -196,6 +196,12 @@ TEST_F(StepCheckpoint, GoesOnUnderAnotherRecipe) {
       {{another, more}, other + left, 7},
       {{another, longer, more}, other + left + isNew, 1},
       {{without}, same + isNew, 1},
+      {{[](Safetensors &file) { file.metadata.erase("te.recipe"); }, without},
+       "'" + path +
+           "' was saved under a recipe without a name, but this step has "
+           "#te.recipe<fixture>" +
+           isNew,
+       1},
       // Of an earlier release.
       {{[](Safetensors &file) { file.metadata.erase("te.recipe_states"); }},
        "",
