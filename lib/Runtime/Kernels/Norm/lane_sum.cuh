@@ -41,6 +41,8 @@ template <int V> struct LaneSum {
   }
 };
 
+/// The runs that forRunGroups loads before it stores; eight spill registers in
+/// the backward.
 inline constexpr int kRunGroup = 4;
 
 /// Calls visit(slot, first element) for those of the next `kRuns` runs of V
