@@ -195,15 +195,25 @@ void addLayers(Cases &cases) {
     const Parameters p = {{"rows", T},    {"cols", F},  {"type", TE_RT_BF16},
                           {"kind", kind}, {"limit", 7}, {"alpha", 1.702},
                           {"offset", 1}};
-    const Parameters cast = p + kE4M3 + Parameters{{"pow2_scales", 1}};
-    cases.insert(cases.end(),
-                 {{"activation " + name + " 8192x14336", "activation", p},
-                  {"activation_backward " + name + " 8192x14336",
-                   "activation_backward", p},
-                  {"activation_quantize_block " + name + " row+col",
-                   "activation_quantize_block", cast, kRowCol},
-                  {"activation_backward_quantize_block " + name + " row+col",
-                   "activation_backward_quantize_block", cast, kRowCol}});
+    const Parameters blocks =
+        p + kE4M3 +
+        Parameters{{"scheme", TE_RT_BLOCK_1X128}, {"pow2_scales", 1}};
+    const Parameters tensor =
+        p + kE4M3 + Parameters{{"scheme", TE_RT_PER_TENSOR}};
+    const auto measured = with(with(kRowCol, "scale"), "amax");
+    cases.insert(
+        cases.end(),
+        {{"activation " + name + " 8192x14336", "activation", p},
+         {"activation_backward " + name + " 8192x14336", "activation_backward",
+          p},
+         {"activation_quantize 1x128 " + name + " row+col",
+          "activation_quantize", blocks, kRowCol},
+         {"activation_backward_quantize 1x128 " + name + " row+col",
+          "activation_backward_quantize", blocks, kRowCol},
+         {"activation_quantize per-tensor " + name + " row+col+amax",
+          "activation_quantize", tensor, measured},
+         {"activation_backward_quantize per-tensor " + name + " row+col+amax",
+          "activation_backward_quantize", tensor, measured}});
     if (kind == TE_RT_SWIGLU)
       cases.insert(
           cases.end(),

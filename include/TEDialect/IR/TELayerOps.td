@@ -4,6 +4,7 @@
 #define TEDIALECT_IR_TELAYEROPS_TD
 
 include "TEDialect/IR/TEConstraints.td"
+include "mlir/IR/OpAsmInterface.td"
 
 def TE_RmsNormOp
     : TE_PureOp<"rms_norm",
@@ -302,20 +303,23 @@ def TE_ActivationBackwardOp
 }
 
 def TE_ActivationQuantizeOp
-    : TE_PureOp<"activation_quantize",
-        TE_NoAxes> {
+    : TE_PureOp<"activation_quantize", TE_NoAxes,
+        [AttrSizedOperandSegments, AttrSizedResultSegments,
+         DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
   let summary = "apply an activation function and quantise the result";
   let description = [{
-    Computes `te.activation` followed by `te.quantize` with 1x128 blocks, without
-    storing the high-precision result. The bits are those of the two ops, because
-    the result of the activation is rounded to the element type of `x` before it is
-    quantised. `te-fuse-activation-quantize` creates the op.
+    Computes `te.activation` followed by `te.quantize`, without storing the
+    high-precision result. The bits are those of the two ops, because the result of
+    the activation is rounded to the element type of `x` before it is quantised.
+    `scale` and `amax` are those of te.quantize. `te-fuse-activation-quantize`
+    creates the op.
 
     Constraints:
-    1. (activation_quantize-c1) one or two `block_1x128` results of the activated shape that differ only in `contract`.
-    2. (activation_quantize-c2) `amax_epsilon` is finite and not negative.
+    1. (activation_quantize-c1) one or two `block_1x128` or `per_tensor` results of the activated shape that differ only in `contract`.
+    2. (activation_quantize-c2) `amax_epsilon` is finite, not negative, and only given for `block_1x128`.
     3. (activation_quantize-c3) activation-c2 applies.
     4. (activation_quantize-c4) activation-c3 applies.
+    5. (activation_quantize-c5) `scale` is given exactly when the scheme is `per_tensor`, and `amax` only then.
 
     Example:
 
@@ -323,34 +327,43 @@ def TE_ActivationQuantizeOp
     %row = te.activation_quantize <swiglu> %x : tensor<256x1024xbf16>
       -> !te.scaled<256x512xf8E4M3FN, block_1x128, pow2, contract = 1>
     ```
+
+    ```mlir
+    %q, %amax = te.activation_quantize <gelu> %h scale %scale : tensor<256x512xbf16>
+      -> !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1> amax tensor<f32>
+    ```
   }];
   let arguments = !con((ins TE_ActivationKindAttr:$kind,
                             Arg<TE_HPMatrix, "[rows, columns]">:$x,
-                            Arg<Optional<TE_HPMatrix>, "second half">:$gate),
+                            Arg<Optional<TE_HPMatrix>, "second half">:$gate,
+                            Arg<Optional<TE_F32Scalar>, "per-tensor scale">:$scale),
                        TE_ClampAttrs,
                        (ins DefaultValuedAttr<F32Attr, "0.0f">:$amax_epsilon));
-  let results = (outs Res<Variadic<TE_WholeScaled>, "the usages">:$usages);
+  let results = (outs Res<Variadic<TE_WholeScaled>, "the usages">:$usages,
+                      Res<Optional<TE_F32Scalar>, "max |y|">:$amax);
   let assemblyFormat = [{
-    $kind $x (`,` $gate^)? attr-dict `:` type($x) (`,` type($gate)^)?
-    `->` type($usages)
+    $kind $x (`,` $gate^)? (`scale` $scale^)? attr-dict `:` type($x)
+    (`,` type($gate)^)? `->` type($usages) (`amax` type($amax)^)?
   }];
   let hasVerifier = 1;
 }
 
 def TE_ActivationBackwardQuantizeOp
-    : TE_PureOp<"activation_backward_quantize",
-        TE_NoAxes> {
+    : TE_PureOp<"activation_backward_quantize", TE_NoAxes,
+        [AttrSizedResultSegments,
+         DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
   let summary = "compute and quantise the gradient of an activation function";
   let description = [{
-    Computes `te.activation_backward` followed by `te.quantize` with 1x128 blocks,
-    without storing the high-precision gradient. The bits are those of the two ops.
-    `te-fuse-activation-quantize` creates the op.
+    Computes `te.activation_backward` followed by `te.quantize`, without storing the
+    high-precision gradient. The bits are those of the two ops. `scale` and `amax` are
+    those of te.quantize. `te-fuse-activation-quantize` creates the op.
 
     Constraints:
-    1. (activation_backward_quantize-c1) one or two `block_1x128` results of the shape of `x` that differ only in `contract`.
+    1. (activation_backward_quantize-c1) one or two `block_1x128` or `per_tensor` results of the shape of `x` that differ only in `contract`.
     2. (activation_backward_quantize-c2) `dy` has the type of `x`, with half the columns for gated kinds.
-    3. (activation_backward_quantize-c3) `amax_epsilon` is finite and not negative.
+    3. (activation_backward_quantize-c3) `amax_epsilon` is finite, not negative, and only given for `block_1x128`.
     4. (activation_backward_quantize-c4) activation-c2 applies.
+    5. (activation_backward_quantize-c5) `scale` is given exactly when the scheme is `per_tensor`, and `amax` only then.
 
     Example:
 
@@ -359,15 +372,24 @@ def TE_ActivationBackwardQuantizeOp
       : tensor<256x512xbf16>, tensor<256x1024xbf16>
       -> !te.scaled<256x1024xf8E4M3FN, block_1x128, pow2, contract = 1>
     ```
+
+    ```mlir
+    %q, %amax = te.activation_backward_quantize <gelu> %dy, %h scale %scale
+      : tensor<256x512xbf16>, tensor<256x512xbf16>
+      -> !te.scaled<256x512xf8E5M2, per_tensor, contract = 1> amax tensor<f32>
+    ```
   }];
   let arguments = !con((ins TE_ActivationKindAttr:$kind,
                             Arg<TE_HPMatrix, "cotangent of the result">:$dy,
-                            Arg<TE_HPMatrix, "input of the forward">:$x),
+                            Arg<TE_HPMatrix, "input of the forward">:$x,
+                            Arg<Optional<TE_F32Scalar>, "per-tensor scale">:$scale),
                        TE_ClampAttrs,
                        (ins DefaultValuedAttr<F32Attr, "0.0f">:$amax_epsilon));
-  let results = (outs Res<Variadic<TE_WholeScaled>, "the usages">:$usages);
+  let results = (outs Res<Variadic<TE_WholeScaled>, "the usages">:$usages,
+                      Res<Optional<TE_F32Scalar>, "max |dx|">:$amax);
   let assemblyFormat = [{
-    $kind $dy `,` $x attr-dict `:` type($dy) `,` type($x) `->` type($usages)
+    $kind $dy `,` $x (`scale` $scale^)? attr-dict `:` type($dy) `,` type($x)
+    `->` type($usages) (`amax` type($amax)^)?
   }];
   let hasVerifier = 1;
 }

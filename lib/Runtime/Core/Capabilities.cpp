@@ -69,10 +69,19 @@ Status checkRule(const quantize_nvfp4_params &p) {
 Status checkRule(const grouped_quantize_nvfp4_params &p) {
   return checkStochastic(p);
 }
-/// The rule of casts of some rows.
-template <typename Params> static Status checkRows(const Params &p) {
+/// The rule of casts with one scale or with 1x128 blocks.
+template <typename Params> static Checks checkScaling(const Params &p) {
   const bool perTensor = p.scheme == TE_RT_PER_TENSOR;
   return Checks()
+      .require(!perTensor || p.pow2_scales == 0,
+               "'pow2_scales' to be 0 for per_tensor", to_string(p.pow2_scales))
+      .require(!perTensor || p.amax_epsilon == 0.0f,
+               "'amax_epsilon' to be 0 for per_tensor",
+               to_string(p.amax_epsilon));
+}
+/// The rule of casts of some rows.
+template <typename Params> static Status checkRows(const Params &p) {
+  return checkScaling(p)
       .require(p.rows <= p.whole_rows && p.first_row <= p.whole_rows - p.rows,
                "'first_row' and 'rows' to end within 'whole_rows' (" +
                    to_string(p.whole_rows) + ")",
@@ -80,12 +89,16 @@ template <typename Params> static Status checkRows(const Params &p) {
       .require(p.rows % 128 == 0 || p.first_row + p.rows == p.whole_rows,
                "'rows' to be a multiple of 128, or to end with 'whole_rows' (" +
                    to_string(p.whole_rows) + ")",
-               to_string(p.first_row) + " and " + to_string(p.rows))
-      .require(!perTensor || p.pow2_scales == 0,
-               "'pow2_scales' to be 0 for per_tensor", to_string(p.pow2_scales))
-      .require(!perTensor || p.amax_epsilon == 0.0f,
-               "'amax_epsilon' to be 0 for per_tensor",
-               to_string(p.amax_epsilon));
+               to_string(p.first_row) + " and " + to_string(p.rows));
+}
+Status checkRule(const activation_quantize_params &p) {
+  return checkScaling(p);
+}
+Status checkRule(const gated_activation_quantize_params &p) {
+  return checkScaling(p);
+}
+Status checkRule(const activation_backward_quantize_params &p) {
+  return checkScaling(p);
 }
 Status checkRule(const quantize_rows_params &p) { return checkRows(p); }
 Status checkRule(const cross_entropy_backward_quantize_params &p) {

@@ -96,14 +96,25 @@ void writeWithAmax(const std::vector<float> &values, int32_t type, void *out,
     *static_cast<float *>(amax) = result;
 }
 
+/// Quantises the `cols` columns of `values`, which `p.type` can hold. `buffers`
+/// are the scale, the four outputs and the amax.
 template <typename Params>
 void quantize(const Params &p, int64_t cols, const std::vector<float> &values,
-              const BlockOutputs &out) {
-  quantizeBlocks(
-      p.rows, cols,
-      {p.type, p.fp8_type, TE_RT_BLOCK_1X128, p.pow2_scales != 0,
-       p.amax_epsilon},
-      [&](int64_t r, int64_t c) { return values[r * cols + c]; }, out);
+              void *const *buffers) {
+  if (p.scheme == TE_RT_PER_TENSOR) {
+    // Elements of f32 have the values that elements of `p.type` would have.
+    std::vector<void *> cast(buffers, buffers + 6);
+    cast.insert(cast.begin(), const_cast<float *>(values.data()));
+    quantize_rows(
+        {p.rows, cols, p.rows, 0, TE_RT_F32, p.fp8_type, p.scheme, 0, 0.0f},
+        cast.data());
+    return;
+  }
+  quantizeBlocks(p.rows, cols,
+                 {p.type, p.fp8_type, TE_RT_BLOCK_1X128, p.pow2_scales != 0,
+                  p.amax_epsilon},
+                 [&](int64_t r, int64_t c) { return values[r * cols + c]; },
+                 {buffers[1], buffers[2], buffers[3], buffers[4]});
 }
 
 } // namespace
@@ -135,28 +146,23 @@ void gated_activation_backward(const gated_activation_backward_params &p,
   writeWithAmax(db, p.type, buffers[b::db], buffers[b::db_amax]);
 }
 
-void activation_quantize_block(const activation_quantize_block_params &p,
-                               void *const *buffers) {
-  namespace b = activation_quantize_block_buffers;
-  quantize(p, p.cols, forward(p, packed(p, buffers[b::x])),
-           {buffers[b::row], buffers[b::row_scale], buffers[b::col],
-            buffers[b::col_scale]});
+void activation_quantize(const activation_quantize_params &p,
+                         void *const *buffers) {
+  namespace b = activation_quantize_buffers;
+  quantize(p, p.cols, forward(p, packed(p, buffers[b::x])), buffers + b::scale);
 }
-void gated_activation_quantize_block(
-    const gated_activation_quantize_block_params &p, void *const *buffers) {
-  namespace b = gated_activation_quantize_block_buffers;
+void gated_activation_quantize(const gated_activation_quantize_params &p,
+                               void *const *buffers) {
+  namespace b = gated_activation_quantize_buffers;
   quantize(p, p.cols, forward(p, apart(p, buffers[b::a], buffers[b::b])),
-           {buffers[b::row], buffers[b::row_scale], buffers[b::col],
-            buffers[b::col_scale]});
+           buffers + b::scale);
 }
 
-void activation_backward_quantize_block(
-    const activation_backward_quantize_block_params &p, void *const *buffers) {
-  namespace b = activation_backward_quantize_block_buffers;
+void activation_backward_quantize(const activation_backward_quantize_params &p,
+                                  void *const *buffers) {
+  namespace b = activation_backward_quantize_buffers;
   quantize(p, inputCols(p.kind, p.cols),
-           backward(p, buffers[b::dy], buffers[b::x]),
-           {buffers[b::row], buffers[b::row_scale], buffers[b::col],
-            buffers[b::col_scale]});
+           backward(p, buffers[b::dy], buffers[b::x]), buffers + b::scale);
 }
 
 } // namespace te::rt::reference

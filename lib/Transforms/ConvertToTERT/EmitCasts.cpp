@@ -424,45 +424,53 @@ LogicalResult te::emitLaunches(TransposeOp op, LaunchEmitter &emitter) {
       .emit();
 }
 
+/// Adds the parameters of an activation of [rows, cols] that is cast.
+template <typename OpT>
+static LaunchCall &addActivation(LaunchCall &call, OpT op, int64_t rows,
+                                 int64_t cols) {
+  auto type = cast<ScaledType>(op.getUsages()[0].getType());
+  return call.i64("rows", rows)
+      .i64("cols", cols)
+      .type("type", elementType(op.getX()))
+      .activation(op)
+      .type("fp8_type", type.getElementType())
+      .i32("scheme", static_cast<int32_t>(type.getScheme()))
+      .i32("pow2_scales",
+           type.getScheme() != Scheme::PerTensor && type.getPow2())
+      .f32("amax_epsilon", op.getAmaxEpsilon());
+}
+
+/// Adds the scale, the usages and the amax of an activation that is cast.
+template <typename OpT>
+static LogicalResult emitOwnCast(LaunchCall &call, OpT op) {
+  return call.in(op.getScale())
+      .out(findUsage(op.getUsages(), 1), 2)
+      .out(findUsage(op.getUsages(), 0), 2)
+      .out(op.getAmax())
+      .emit();
+}
+
 template <>
 LogicalResult te::emitLaunches(ActivationQuantizeOp op,
                                LaunchEmitter &emitter) {
   auto type = cast<ScaledType>(op.getUsages()[0].getType());
   LaunchCall call(emitter, op,
-                  op.getGate() ? "gated_activation_quantize_block"
-                               : "activation_quantize_block");
-  call.i64("rows", type.getRows())
-      .i64("cols", type.getCols())
-      .type("type", elementType(op.getX()))
-      .activation(op)
-      .type("fp8_type", type.getElementType())
-      .i32("pow2_scales", type.getPow2())
-      .f32("amax_epsilon", op.getAmaxEpsilon())
-      .in(op.getX());
+                  op.getGate() ? "gated_activation_quantize"
+                               : "activation_quantize");
+  addActivation(call, op, type.getRows(), type.getCols()).in(op.getX());
   if (op.getGate())
     call.in(op.getGate());
-  return call.out(findUsage(op.getUsages(), 1), 2)
-      .out(findUsage(op.getUsages(), 0), 2)
-      .emit();
+  return emitOwnCast(call, op);
 }
 
 template <>
 LogicalResult te::emitLaunches(ActivationBackwardQuantizeOp op,
                                LaunchEmitter &emitter) {
-  auto type = cast<ScaledType>(op.getUsages()[0].getType());
-  return LaunchCall(emitter, op, "activation_backward_quantize_block")
-      .i64("rows", dim(op.getDy(), 0))
-      .i64("cols", dim(op.getDy(), 1))
-      .type("type", elementType(op.getX()))
-      .activation(op)
-      .type("fp8_type", type.getElementType())
-      .i32("pow2_scales", type.getPow2())
-      .f32("amax_epsilon", op.getAmaxEpsilon())
+  LaunchCall call(emitter, op, "activation_backward_quantize");
+  addActivation(call, op, dim(op.getDy(), 0), dim(op.getDy(), 1))
       .in(op.getDy())
-      .in(op.getX())
-      .out(findUsage(op.getUsages(), 1), 2)
-      .out(findUsage(op.getUsages(), 0), 2)
-      .emit();
+      .in(op.getX());
+  return emitOwnCast(call, op);
 }
 
 void te::attachCastKernels(MLIRContext *context) {

@@ -10,6 +10,7 @@
 #include "TEDialect/Transforms/Fuse/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Dominance.h"
 #include "mlir/IR/Remarks.h"
 
 namespace mlir::te {
@@ -20,8 +21,8 @@ namespace mlir::te {
 using namespace mlir;
 using namespace mlir::te;
 
-/// The 1x128-block cast that is the only reader of `value`; else null, and
-/// `why` is set if a cast reads `value`.
+/// The cast that is the only reader of `value`, the result of `op`; else null,
+/// and `why` is set if a cast reads `value`.
 static QuantizeOpInterface soleCast(Value value, std::string &why) {
   QuantizeOpInterface cast;
   for (Operation *user : value.getUsers())
@@ -29,11 +30,6 @@ static QuantizeOpInterface soleCast(Value value, std::string &why) {
       cast = quantize;
   if (!cast)
     return {};
-  ScaledType type = cast.getUsageType();
-  if (type.getScheme() != Scheme::Block1x128) {
-    why = ("its scheme is '" + stringifyScheme(type.getScheme()) + "'").str();
-    return {};
-  }
   if (cast.getSkip()) {
     why = "it is cached over micro-batches";
     return {};
@@ -47,23 +43,61 @@ static QuantizeOpInterface soleCast(Value value, std::string &why) {
   return cast;
 }
 
-static void fuse(ActivationOp op, QuantizeOpInterface cast) {
-  OpBuilder builder(cast);
-  auto fused = ActivationQuantizeOp::create(
-      builder, op.getLoc(), cast->getResultTypes(), op.getKindAttr(), op.getX(),
-      op.getGate(), op.getLimitAttr(), op.getAlphaAttr(), op.getOffsetAttr(),
-      builder.getFloatAttr(builder.getF32Type(), cast.getAmaxEpsilon()));
-  cast->replaceAllUsesWith(fused);
+/// Why `op` cannot compute `cast` itself, or an empty text.
+template <typename ActivationLikeOp>
+static std::string whyNot(ActivationLikeOp op, QuantizeOpInterface cast,
+                          const DominanceInfo &dominance) {
+  const ScaledType type = cast.getUsageType();
+  if (isa<ActivationBackwardOp>(op) && op.getGate())
+    return "it has a second gradient";
+  if (type.getScheme() == Scheme::Block1x128)
+    return op.getAmax() && !op.getAmax().use_empty() ? "its amax is read too"
+                                                     : "";
+  if (type.getScheme() != Scheme::PerTensor)
+    return ("its scheme is '" + stringifyScheme(type.getScheme()) + "'").str();
+  if (type.isGrouped())
+    return "it has a scale for each group";
+  return dominance.properlyDominates(cast.getScale(), op)
+             ? ""
+             : "its scale is not known before";
 }
 
-static void fuse(ActivationBackwardOp op, QuantizeOpInterface cast) {
-  OpBuilder builder(cast);
-  auto fused = ActivationBackwardQuantizeOp::create(
-      builder, op.getLoc(), cast->getResultTypes(), op.getKindAttr(),
-      op.getDy(), op.getX(), op.getLimitAttr(), op.getAlphaAttr(),
-      op.getOffsetAttr(),
+static ActivationQuantizeOp createFused(OpBuilder &builder, ActivationOp op,
+                                        QuantizeOpInterface cast, Type amax) {
+  return ActivationQuantizeOp::create(
+      builder, op.getLoc(), cast.getUsages().getTypes(), amax, op.getKindAttr(),
+      op.getX(), op.getGate(), cast.getScale(), op.getLimitAttr(),
+      op.getAlphaAttr(), op.getOffsetAttr(),
       builder.getFloatAttr(builder.getF32Type(), cast.getAmaxEpsilon()));
-  cast->replaceAllUsesWith(fused);
+}
+
+static ActivationBackwardQuantizeOp createFused(OpBuilder &builder,
+                                                ActivationBackwardOp op,
+                                                QuantizeOpInterface cast,
+                                                Type amax) {
+  return ActivationBackwardQuantizeOp::create(
+      builder, op.getLoc(), cast.getUsages().getTypes(), amax, op.getKindAttr(),
+      op.getDy(), op.getX(), cast.getScale(), op.getLimitAttr(),
+      op.getAlphaAttr(), op.getOffsetAttr(),
+      builder.getFloatAttr(builder.getF32Type(), cast.getAmaxEpsilon()));
+}
+
+/// Replaces `op` and its cast by one op in the place of `op`. The amax that one
+/// of them measures is that of the rounded values in both.
+template <typename ActivationLikeOp>
+static void fuse(ActivationLikeOp op, QuantizeOpInterface cast) {
+  OpBuilder builder(op);
+  Value measured =
+      op.getAmax() && !op.getAmax().use_empty() ? op.getAmax() : cast.getAmax();
+  auto fused =
+      createFused(builder, op, cast, measured ? measured.getType() : Type());
+  for (auto [old, usage] : llvm::zip_equal(cast.getUsages(), fused.getUsages()))
+    old.replaceAllUsesWith(usage);
+  for (Value amax : {Value(op.getAmax()), cast.getAmax()})
+    if (amax)
+      amax.replaceAllUsesWith(fused.getAmax());
+  cast->erase();
+  op.erase();
 }
 
 namespace {
@@ -77,41 +111,34 @@ struct FuseActivationQuantize final
       if (isa<ActivationOp, ActivationBackwardOp>(op))
         activations.push_back(op);
     });
+    const auto &dominance = getAnalysis<DominanceInfo>();
     for (Operation *op : activations) {
       if (auto forward = dyn_cast<ActivationOp>(op))
-        tryFuse(forward);
+        tryFuse(forward, dominance);
       else
-        tryFuse(cast<ActivationBackwardOp>(op));
+        tryFuse(cast<ActivationBackwardOp>(op), dominance);
     }
   }
 
-  template <typename ActivationLikeOp> void tryFuse(ActivationLikeOp op) {
+  template <typename ActivationLikeOp>
+  void tryFuse(ActivationLikeOp op, const DominanceInfo &dominance) {
     auto options = remark::RemarkOpts::name("activation-quantize")
                        .category("te-fuse-activation-quantize")
                        .function(getOperation().getName());
     std::string why;
     QuantizeOpInterface cast = soleCast(op->getResult(0), why);
-    if (cast && isa<ActivationBackwardOp>(op) && op.getGate()) {
-      why = "it has a second gradient";
-      cast = {};
-    }
-    if (cast && op.getAmax() && !op.getAmax().use_empty()) {
-      why = "its amax is read too";
-      cast = {};
-    }
-    if (!cast) {
-      if (!why.empty())
-        remark::missed(op.getLoc(), options)
-            << remark::add("'{0}' is not fused with its cast",
-                           op->getName().getStringRef())
-            << remark::reason("{0}", why);
+    if (cast)
+      why = whyNot(op, cast, dominance);
+    if (!why.empty())
+      remark::missed(op.getLoc(), options)
+          << remark::add("'{0}' is not fused with its cast",
+                         op->getName().getStringRef())
+          << remark::reason("{0}", why);
+    if (!cast || !why.empty())
       return;
-    }
     remark::passed(op.getLoc(), options) << remark::add(
         "'{0}' is fused with its cast", op->getName().getStringRef());
     fuse(op, cast);
-    cast->erase();
-    op.erase();
     ++numFused;
   }
 };

@@ -135,9 +135,9 @@ void populateFuse(OpPassManager &manager,
     function.addPass(createInsertProbesPass(
         {llvm::to_vector_of<std::string>(options.probes)}));
   if (options.fuse) {
-    // Before the amax fusion: a block cast needs no amax.
-    function.addPass(createFuseActivationQuantizePass());
     function.addPass(createFuseAmaxPass());
+    // After no te.amax reads the activation.
+    function.addPass(createFuseActivationQuantizePass());
     // After casts measure their amax, and before sums join the dgrad.
     function.addPass(
         createChunkLogitsPass({options.logitsBudget, options.target}));

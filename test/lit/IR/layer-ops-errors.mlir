@@ -218,7 +218,7 @@ func.func @activation_backward_c2(%dy: tensor<4x4xf32>, %x: tensor<4x8xf32>) {
 // -----
 
 func.func @activation_quantize_c1(%x: tensor<4x32xf32>) {
-  // expected-error @below {{expected results of scheme 'block_1x128', but got 'block_128x128'}}
+  // expected-error @below {{expected results of scheme 'block_1x128' or 'per_tensor', but got 'block_128x128'}}
   %q = te.activation_quantize <gelu> %x : tensor<4x32xf32> -> !te.scaled<4x32xf8E4M3FN, block_128x128, contract = 1>
   return
 }
@@ -228,6 +228,38 @@ func.func @activation_quantize_c1(%x: tensor<4x32xf32>) {
 func.func @activation_quantize_c2(%x: tensor<4x32xf32>) {
   // expected-error @below {{expected 'amax_epsilon' to be finite and not negative, but got -1}}
   %q = te.activation_quantize <gelu> %x {amax_epsilon = -1.0 : f32} : tensor<4x32xf32> -> !te.scaled<4x32xf8E4M3FN, block_1x128, contract = 1>
+  return
+}
+
+// -----
+
+func.func @activation_quantize_c2_per_tensor(%x: tensor<4x32xf32>, %s: tensor<f32>) {
+  // expected-error @below {{expected 'amax_epsilon' only for scheme 'block_1x128', but got it for 'per_tensor'}}
+  %q = te.activation_quantize <gelu> %x scale %s {amax_epsilon = 1.0 : f32} : tensor<4x32xf32> -> !te.scaled<4x32xf8E4M3FN, per_tensor, contract = 1>
+  return
+}
+
+// -----
+
+func.func @activation_quantize_c5_no_scale(%x: tensor<4x32xf32>) {
+  // expected-error @below {{expected 'scale' exactly for scheme 'per_tensor', but got none}}
+  %q = te.activation_quantize <gelu> %x : tensor<4x32xf32> -> !te.scaled<4x32xf8E4M3FN, per_tensor, contract = 1>
+  return
+}
+
+// -----
+
+func.func @activation_quantize_c5_scale(%x: tensor<4x32xf32>, %s: tensor<f32>) {
+  // expected-error @below {{expected 'scale' exactly for scheme 'per_tensor', but got one for 'block_1x128'}}
+  %q = te.activation_quantize <gelu> %x scale %s : tensor<4x32xf32> -> !te.scaled<4x32xf8E4M3FN, block_1x128, contract = 1>
+  return
+}
+
+// -----
+
+func.func @activation_backward_quantize_c5(%dy: tensor<4x32xf32>, %x: tensor<4x32xf32>) {
+  // expected-error @below {{expected 'amax' only for scheme 'per_tensor', but got it for 'block_1x128'}}
+  %q, %a = te.activation_backward_quantize <gelu> %dy, %x : tensor<4x32xf32>, tensor<4x32xf32> -> !te.scaled<4x32xf8E4M3FN, block_1x128, contract = 1> amax tensor<f32>
   return
 }
 

@@ -222,42 +222,48 @@ TEST_P(Agreement, Activations) {
             TE_PLAN(activation_backward, rows, cols, type, act, TE_CLAMP),
             {in(dy.bytes), in(x.bytes)},
             {{type, rows * width}, {TE_RT_F32, 1}});
-      for (bool pow2 : {false, true}) {
+      // Casts with 1x128 blocks, and with a scale that is no power of two.
+      const std::vector<float> scale = {37.4f};
+      for (auto [scheme, pow2] :
+           {std::pair(TE_RT_BLOCK_1X128, 0), std::pair(TE_RT_BLOCK_1X128, 1),
+            std::pair(TE_RT_PER_TENSOR, 0)}) {
+        const bool perTensor = scheme == TE_RT_PER_TENSOR;
         auto outputs = [&](int32_t fp8Type, int64_t w) {
-          return std::vector<Output>{
-              {fp8Type, rows * w},
-              {TE_RT_F32, scaleCount(TE_RT_BLOCK_1X128, rows, w)},
-              {fp8Type, rows * w},
-              {TE_RT_F32, scaleCount(TE_RT_BLOCK_1X128, w, rows)}};
+          return std::vector<Output>{{fp8Type, rows * w},
+                                     {TE_RT_F32, scaleCount(scheme, rows, w)},
+                                     {fp8Type, rows * w},
+                                     {TE_RT_F32, scaleCount(scheme, w, rows)},
+                                     {TE_RT_F32, perTensor ? 1 : -1}};
         };
+        const Buffer given = perTensor ? in(scale) : none();
         check(what + " quantize",
-              TE_PLAN(activation_quantize_block, rows, cols, type, act,
-                      TE_CLAMP, TE_RT_F8E4M3FN, pow2, 0.0f),
-              {in(x.bytes)}, outputs(TE_RT_F8E4M3FN, cols));
+              TE_PLAN(activation_quantize, rows, cols, type, act, TE_CLAMP,
+                      TE_RT_F8E4M3FN, scheme, pow2, 0.0f),
+              {in(x.bytes), given}, outputs(TE_RT_F8E4M3FN, cols));
         check(what + " backward quantize",
-              TE_PLAN(activation_backward_quantize_block, rows, cols, type, act,
-                      TE_CLAMP, TE_RT_F8E5M2, pow2, 0.0f),
-              {in(dy.bytes), in(x.bytes)}, outputs(TE_RT_F8E5M2, width));
-        if (!isGated(act))
-          continue;
-        // The two halves are in separate tensors with arbitrary values.
-        check(what + " apart",
-              TE_PLAN(gated_activation, rows, cols, type, act, TE_CLAMP),
-              {in(dy.bytes), in(x.bytes)},
-              {{type, rows * cols}, {TE_RT_F32, 1}});
-        check(
-            what + " apart, backward",
+              TE_PLAN(activation_backward_quantize, rows, cols, type, act,
+                      TE_CLAMP, TE_RT_F8E5M2, scheme, pow2, 0.0f),
+              {in(dy.bytes), in(x.bytes), given}, outputs(TE_RT_F8E5M2, width));
+        if (isGated(act))
+          check(what + " apart, quantize",
+                TE_PLAN(gated_activation_quantize, rows, cols, type, act,
+                        TE_CLAMP, TE_RT_F8E4M3FN, scheme, pow2, 0.0f),
+                {in(dy.bytes), in(x.bytes), given},
+                outputs(TE_RT_F8E4M3FN, cols));
+      }
+      if (!isGated(act))
+        continue;
+      // The two halves are in separate tensors with arbitrary values.
+      check(what + " apart",
+            TE_PLAN(gated_activation, rows, cols, type, act, TE_CLAMP),
+            {in(dy.bytes), in(x.bytes)}, {{type, rows * cols}, {TE_RT_F32, 1}});
+      check(what + " apart, backward",
             TE_PLAN(gated_activation_backward, rows, cols, type, act, TE_CLAMP),
             {in(dy.bytes), in(x.bytes), in(dy.bytes)},
             {{type, rows * cols},
              {type, rows * cols},
              {TE_RT_F32, 1},
              {TE_RT_F32, 1}});
-        check(what + " apart, quantize",
-              TE_PLAN(gated_activation_quantize_block, rows, cols, type, act,
-                      TE_CLAMP, TE_RT_F8E4M3FN, pow2, 0.0f),
-              {in(dy.bytes), in(x.bytes)}, outputs(TE_RT_F8E4M3FN, cols));
-      }
     }
   });
 }

@@ -12,28 +12,60 @@ constexpr struct {
   int64_t rows, cols;
 } kShapes[] = {{1, 16}, {64, 128}, {130, 272}, {256, 384}};
 
+/// A cast: with 1x128 blocks, or with a scale, which also measures the amax.
+struct Cast {
+  int32_t scheme, pow2;
+};
+constexpr Cast kCasts[] = {
+    {TE_RT_BLOCK_1X128, 0}, {TE_RT_BLOCK_1X128, 1}, {TE_RT_PER_TENSOR, 0}};
+
 class Fusion : public BackendTest {
 protected:
+  /// What a cast writes.
   struct Usages {
-    Usages(int64_t rows, int64_t cols)
-        : row(rows * cols), col(rows * cols),
-          rowScale(scaleCount(TE_RT_BLOCK_1X128, rows, cols)),
-          colScale(scaleCount(TE_RT_BLOCK_1X128, cols, rows)) {}
+    Usages(const Cast &cast, int64_t rows, int64_t cols)
+        : isPerTensor(cast.scheme == TE_RT_PER_TENSOR), row(rows * cols),
+          col(rows * cols), rowScale(scaleCount(cast.scheme, rows, cols)),
+          colScale(scaleCount(cast.scheme, cols, rows)), amax(1) {}
     bool operator==(const Usages &) const = default;
 
+    /// The buffers of a fused launch that reads `inputs`.
+    std::vector<Buffer> buffers(std::vector<Buffer> inputs,
+                                const std::vector<float> &scale) {
+      const Buffer rest[] = {isPerTensor ? in(scale) : none(),
+                             out(row),
+                             out(rowScale),
+                             out(col),
+                             out(colScale),
+                             isPerTensor ? out(amax) : none()};
+      inputs.insert(inputs.end(), std::begin(rest), std::end(rest));
+      return inputs;
+    }
+
+    bool isPerTensor;
     std::vector<uint8_t> row, col;
-    std::vector<float> rowScale, colScale;
+    std::vector<float> rowScale, colScale, amax;
   };
 
   Usages quantise(const Array &x, int64_t rows, int64_t cols, int32_t fp8Type,
-                  bool pow2) {
-    Usages u(rows, cols);
-    device().run(TE_PLAN(quantize_block, 1, rows, cols, x.type, fp8Type,
-                         TE_RT_BLOCK_1X128, pow2, 0.0f),
-                 {in(x.bytes), out(u.row), out(u.rowScale), out(u.col),
-                  out(u.colScale)});
+                  const Cast &cast) {
+    Usages u(cast, rows, cols);
+    if (u.isPerTensor)
+      device().run(
+          TE_PLAN(quantize_tensor, 1, rows, cols, x.type, fp8Type, 0, 0, 0.0f),
+          {in(x.bytes), in(scale), out(u.row), out(u.rowScale), out(u.col),
+           out(u.colScale), out(u.amax)});
+    else
+      device().run(TE_PLAN(quantize_block, 1, rows, cols, x.type, fp8Type,
+                           cast.scheme, cast.pow2, 0.0f),
+                   {in(x.bytes), out(u.row), out(u.rowScale), out(u.col),
+                    out(u.colScale)});
     return u;
   }
+
+  /// No power of two.
+  const std::vector<float> scale = {37.4f};
+
   float amaxOf(const Array &x) {
     std::vector<float> amax(1);
     device().run(TE_PLAN(amax, static_cast<int64_t>(x.size()), x.type),
@@ -55,13 +87,13 @@ TEST_P(Fusion, Activation) {
           device().run(TE_PLAN(activation, r, c, type, kind, TE_CLAMP),
                        {in(x.bytes), out(y.bytes), out(amax)});
           ASSERT_EQ(amax[0], amaxOf(y));
-          for (bool pow2 : {false, true}) {
-            Usages fused(rows, cols);
-            device().run(TE_PLAN(activation_quantize_block, r, c, type, kind,
-                                 TE_CLAMP, TE_RT_F8E4M3FN, pow2, 0.0f),
-                         {in(x.bytes), out(fused.row), out(fused.rowScale),
-                          out(fused.col), out(fused.colScale)});
-            ASSERT_TRUE(fused == quantise(y, rows, cols, TE_RT_F8E4M3FN, pow2))
+          for (const Cast &cast : kCasts) {
+            Usages fused(cast, rows, cols);
+            device().run(TE_PLAN(activation_quantize, r, c, type, kind,
+                                 TE_CLAMP, TE_RT_F8E4M3FN, cast.scheme,
+                                 cast.pow2, 0.0f),
+                         fused.buffers({in(x.bytes)}, scale));
+            ASSERT_TRUE(fused == quantise(y, rows, cols, TE_RT_F8E4M3FN, cast))
                 << rows << "x" << cols << " kind " << kind << " type " << type
                 << " " << values;
           }
@@ -82,14 +114,13 @@ TEST_P(Fusion, ActivationBackward) {
           device().run(TE_PLAN(activation_backward, r, c, type, kind, TE_CLAMP),
                        {in(dy.bytes), in(x.bytes), out(dx.bytes), out(amax)});
           ASSERT_EQ(amax[0], amaxOf(dx));
-          for (bool pow2 : {false, true}) {
-            Usages fused(rows, width);
-            device().run(TE_PLAN(activation_backward_quantize_block, r, c, type,
-                                 kind, TE_CLAMP, TE_RT_F8E5M2, pow2, 0.0f),
-                         {in(dy.bytes), in(x.bytes), out(fused.row),
-                          out(fused.rowScale), out(fused.col),
-                          out(fused.colScale)});
-            ASSERT_TRUE(fused == quantise(dx, rows, width, TE_RT_F8E5M2, pow2))
+          for (const Cast &cast : kCasts) {
+            Usages fused(cast, rows, width);
+            device().run(TE_PLAN(activation_backward_quantize, r, c, type, kind,
+                                 TE_CLAMP, TE_RT_F8E5M2, cast.scheme, cast.pow2,
+                                 0.0f),
+                         fused.buffers({in(dy.bytes), in(x.bytes)}, scale));
+            ASSERT_TRUE(fused == quantise(dx, rows, width, TE_RT_F8E5M2, cast))
                 << rows << "x" << cols << " kind " << kind << " type " << type
                 << " " << values;
           }
@@ -142,13 +173,14 @@ TEST_P(Fusion, GatedActivation) {
           ASSERT_EQ(daAmax[0], amaxOf(da));
           ASSERT_EQ(dbAmax[0], amaxOf(db));
           ASSERT_EQ(dxAmax[0], amaxOf(dx));
-          Usages fused(rows, cols);
-          device().run(TE_PLAN(gated_activation_quantize_block, r, c, type,
-                               kind, TE_CLAMP, TE_RT_F8E4M3FN, true, 0.0f),
-                       {in(a.bytes), in(b.bytes), out(fused.row),
-                        out(fused.rowScale), out(fused.col),
-                        out(fused.colScale)});
-          ASSERT_TRUE(fused == quantise(y, rows, cols, TE_RT_F8E4M3FN, true));
+          for (const Cast &cast : kCasts) {
+            Usages fused(cast, rows, cols);
+            device().run(TE_PLAN(gated_activation_quantize, r, c, type, kind,
+                                 TE_CLAMP, TE_RT_F8E4M3FN, cast.scheme,
+                                 cast.pow2, 0.0f),
+                         fused.buffers({in(a.bytes), in(b.bytes)}, scale));
+            ASSERT_TRUE(fused == quantise(y, rows, cols, TE_RT_F8E4M3FN, cast));
+          }
         }
 }
 

@@ -39,37 +39,46 @@ def activation_backward : Kernel<Activations> {
   let Relations = [Fits<"rows", "cols">];
 }
 
-def activation_backward_quantize_block : Kernel<Activations> {
+def activation_backward_quantize : Kernel<Activations> {
   let Description = [{
-    The result of activation_backward, rounded to `type`, is quantised as by
-    quantize_block with block_1x128 scales. The rounded dx is not stored in memory.
+    The result of activation_backward, rounded to `type`, is cast as activation_quantize
+    casts y. The rounded dx is not stored in memory.
   }];
   let Parameters = (parameters Dim:$rows, Dim:$cols, WideType:$type, Activation:$kind,
                                NonNegative:$limit, Finite:$alpha, Finite:$offset,
-                               Fp8Type:$fp8_type, Flag:$pow2_scales, NonNegative:$amax_epsilon);
+                               Fp8Type:$fp8_type, SchemeFrom<PerTensor, Block1x128>:$scheme,
+                               Flag:$pow2_scales, NonNegative:$amax_epsilon);
   let Buffers = (buffers In<["rows", "cols"], "type">:$dy,
                          In<["rows", "inputs(kind) * cols"], "type">:$x,
+                         InOpt<["1"], "f32">:$scale,
                          OutOpt<["rows", "inputs(kind) * cols"], "fp8_type">:$row,
-                         OutOpt<["scales(block_1x128, rows, inputs(kind) * cols, 1)"], "f32">:$row_scale,
+                         OutOpt<["scales(scheme, rows, inputs(kind) * cols, 1)"], "f32">:$row_scale,
                          OutOpt<["inputs(kind) * cols", "rows"], "fp8_type">:$col,
-                         OutOpt<["scales(block_1x128, rows, inputs(kind) * cols, 0)"], "f32">:$col_scale);
+                         OutOpt<["scales(scheme, rows, inputs(kind) * cols, 0)"], "f32">:$col_scale,
+                         OutOpt<["1"], "f32">:$amax);
   let Relations = [Fits<"rows", "cols">];
+  let HasRule = 1;
 }
 
-def activation_quantize_block : Kernel<Activations> {
+def activation_quantize : Kernel<Activations> {
   let Description = [{
     The result of activation, rounded to `type`, is quantised as by quantize_block with
-    block_1x128 scales. The rounded y is not stored in memory.
+    block_1x128 scales, or as by quantize_tensor with `scale`, which only per_tensor has,
+    as only it has an `amax`. The rounded y is not stored in memory.
   }];
   let Parameters = (parameters Dim:$rows, Dim:$cols, WideType:$type, Activation:$kind,
                                NonNegative:$limit, Finite:$alpha, Finite:$offset,
-                               Fp8Type:$fp8_type, Flag:$pow2_scales, NonNegative:$amax_epsilon);
+                               Fp8Type:$fp8_type, SchemeFrom<PerTensor, Block1x128>:$scheme,
+                               Flag:$pow2_scales, NonNegative:$amax_epsilon);
   let Buffers = (buffers In<["rows", "inputs(kind) * cols"], "type">:$x,
+                         InOpt<["1"], "f32">:$scale,
                          OutOpt<["rows", "cols"], "fp8_type">:$row,
-                         OutOpt<["scales(block_1x128, rows, cols, 1)"], "f32">:$row_scale,
+                         OutOpt<["scales(scheme, rows, cols, 1)"], "f32">:$row_scale,
                          OutOpt<["cols", "rows"], "fp8_type">:$col,
-                         OutOpt<["scales(block_1x128, rows, cols, 0)"], "f32">:$col_scale);
+                         OutOpt<["scales(scheme, rows, cols, 0)"], "f32">:$col_scale,
+                         OutOpt<["1"], "f32">:$amax);
   let Relations = [Fits<"rows", "cols">];
+  let HasRule = 1;
 }
 
 def gated_activation : Kernel<Activations> {
@@ -98,18 +107,22 @@ def gated_activation_backward : Kernel<Activations> {
   let Relations = [Fits<"rows", "cols">];
 }
 
-def gated_activation_quantize_block : Kernel<Activations> {
+def gated_activation_quantize : Kernel<Activations> {
   let Description = [{
-    The result of gated_activation, rounded to `type`, is quantised as by quantize_block
-    with block_1x128 scales. The rounded y is not stored in memory.
+    The result of gated_activation, rounded to `type`, is cast as activation_quantize
+    casts y. The rounded y is not stored in memory.
   }];
   let Parameters = (parameters Dim:$rows, Dim:$cols, WideType:$type, GatedActivation:$kind,
                                NonNegative:$limit, Finite:$alpha, Finite:$offset,
-                               Fp8Type:$fp8_type, Flag:$pow2_scales, NonNegative:$amax_epsilon);
+                               Fp8Type:$fp8_type, SchemeFrom<PerTensor, Block1x128>:$scheme,
+                               Flag:$pow2_scales, NonNegative:$amax_epsilon);
   let Buffers = (buffers In<["rows", "cols"], "type">:$a, In<["rows", "cols"], "type">:$b,
+                         InOpt<["1"], "f32">:$scale,
                          OutOpt<["rows", "cols"], "fp8_type">:$row,
-                         OutOpt<["scales(block_1x128, rows, cols, 1)"], "f32">:$row_scale,
+                         OutOpt<["scales(scheme, rows, cols, 1)"], "f32">:$row_scale,
                          OutOpt<["cols", "rows"], "fp8_type">:$col,
-                         OutOpt<["scales(block_1x128, rows, cols, 0)"], "f32">:$col_scale);
+                         OutOpt<["scales(scheme, rows, cols, 0)"], "f32">:$col_scale,
+                         OutOpt<["1"], "f32">:$amax);
   let Relations = [Fits<"rows", "cols">];
+  let HasRule = 1;
 }

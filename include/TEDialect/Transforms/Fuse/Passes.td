@@ -32,13 +32,14 @@ def FuseActivationQuantizePass
   let summary = "quantise an activation without storing it";
   let description = [{
     A `te.activation` or `te.activation_backward` whose result is read by one
-    1x128-block `te.quantize` and by nothing else becomes
-    `te.activation_quantize` or `te.activation_backward_quantize`. The fusion is
-    bit-identical: the fused op rounds the activated value to the element type of
-    its input before it quantises. It declines, with a remark, if the result has
-    other uses (a residual under a backward override, a bias gradient) or a
-    per-tensor scale, which needs the amax of the whole tensor first. It runs
-    after `te-pair-cast-layouts`, and can be skipped.
+    `te.quantize` and by nothing else becomes `te.activation_quantize` or
+    `te.activation_backward_quantize`, if the cast has 1x128 blocks or a scale that
+    is known before, as under delayed scaling. The fusion is bit-identical: the
+    fused op rounds the activated value to the element type of its input before it
+    quantises. It declines, with a remark, if the result has other uses (a residual
+    under a backward override, a bias gradient) or if its own amax is read, from
+    which current scaling computes the scale. It runs after
+    `te-pair-cast-layouts`, and can be skipped.
 
     ```mlir
     %row, %col = te.activation_quantize <swiglu> %x : tensor<256x1024xbf16>

@@ -191,27 +191,51 @@ LogicalResult ActivationBackwardOp::verify() {
 }
 
 /// Usages of a fused producer are 1x128 blocks of `shape`.
-static LogicalResult verifyBlockUsages(Operation *op, TypeRange usages,
-                                       ArrayRef<int64_t> shape) {
-  if (failed(verifyUsages(op, usages, shape)))
+/// Checks results, epsilon, scale and amax of an op that casts what it
+/// computes, which has the given shape.
+template <typename OpT>
+static LogicalResult verifyOwnCast(OpT op, ArrayRef<int64_t> shape) {
+  if (failed(verifyUsages(op, op.getUsages().getTypes(), shape)))
     return failure();
-  auto type = cast<ScaledType>(usages[0]);
-  if (type.getScheme() == Scheme::Block1x128)
-    return success();
-  return op->emitOpError() << "expected results of scheme 'block_1x128', but "
-                              "got '"
-                           << stringifyScheme(type.getScheme()) << "'";
+  const Scheme scheme =
+      cast<ScaledType>(op.getUsages()[0].getType()).getScheme();
+  const bool isPerTensor = scheme == Scheme::PerTensor;
+  if (!isPerTensor && scheme != Scheme::Block1x128)
+    return op.emitOpError() << "expected results of scheme 'block_1x128' or "
+                               "'per_tensor', but got '"
+                            << stringifyScheme(scheme) << "'";
+  if (failed(verifyNonNegative(op, "amax_epsilon", op.getAmaxEpsilon())))
+    return failure();
+  if (isPerTensor && !op.getAmaxEpsilon().isZero())
+    return op.emitOpError() << "expected 'amax_epsilon' only for scheme "
+                               "'block_1x128', but got it for 'per_tensor'";
+  if (isPerTensor != static_cast<bool>(op.getScale()))
+    return op.emitOpError() << "expected 'scale' exactly for scheme "
+                               "'per_tensor', but got "
+                            << (isPerTensor ? "none" : "one for 'block_1x128'");
+  if (!isPerTensor && op.getAmax())
+    return op.emitOpError() << "expected 'amax' only for scheme 'per_tensor', "
+                               "but got it for 'block_1x128'";
+  return success();
+}
+
+void ActivationQuantizeOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+  if (getAmax())
+    setName(getAmax(), "amax");
+}
+
+void ActivationBackwardQuantizeOp::getAsmResultNames(
+    OpAsmSetValueNameFn setName) {
+  if (getAmax())
+    setName(getAmax(), "amax");
 }
 
 LogicalResult ActivationQuantizeOp::verify() {
   SmallVector<int64_t> shape(shapeOf(getX().getType()));
   if (isGated(getKind()) && !getGate())
     shape[1] /= 2;
-  // activation_quantize-c1
-  if (failed(verifyBlockUsages(*this, getUsages().getTypes(), shape)))
-    return failure();
-  // activation_quantize-c2
-  if (failed(verifyNonNegative(*this, "amax_epsilon", getAmaxEpsilon())))
+  // activation_quantize-c1, c2 and c5
+  if (failed(verifyOwnCast(*this, shape)))
     return failure();
   // activation_quantize-c3
   if (failed(verifyClamp(*this)))
@@ -221,16 +245,12 @@ LogicalResult ActivationQuantizeOp::verify() {
 }
 
 LogicalResult ActivationBackwardQuantizeOp::verify() {
-  // activation_backward_quantize-c1
-  if (failed(verifyBlockUsages(*this, getUsages().getTypes(),
-                               shapeOf(getX().getType()))))
+  // activation_backward_quantize-c1, c3 and c5
+  if (failed(verifyOwnCast(*this, shapeOf(getX().getType()))))
     return failure();
   // activation_backward_quantize-c2
   if (failed(verifyActivated(*this, getKind(), getX().getType(),
                              /*isPacked=*/true, "dy", getDy().getType())))
-    return failure();
-  // activation_backward_quantize-c3
-  if (failed(verifyNonNegative(*this, "amax_epsilon", getAmaxEpsilon())))
     return failure();
   // activation_backward_quantize-c4
   return verifyClamp(*this);

@@ -25,114 +25,126 @@ const char *activationName(int32_t kind) {
   }
 }
 
-/// `prefix` names the direction. Only bf16 has fast kernels.
+/// Finds the kernels of a direction, which `prefix` names. Only bf16 has fast
+/// kernels.
+template <typename Params>
 Status findActivationQuantize(const CudaDevice &device,
-                              const std::string &prefix, int32_t kind,
-                              int32_t type, int32_t fp8Type, int fastShared,
-                              TileKernels &kernels) {
-  const std::string suffix = std::string("_") + fp8TypeName(fp8Type);
-  return kernels.find(
-      device, type == TE_RT_BF16 ? prefix + activationName(kind) + suffix : "",
-      fastShared, prefix + inputTypeName(type) + suffix + "_general",
-      generalSharedBytes(static_cast<int>(byteSize(type))));
+                              const std::string &prefix, const Params &params,
+                              int64_t outCols, TileKernels &kernels) {
+  const char *scaling =
+      params.scheme == TE_RT_PER_TENSOR ? "tensor_" : "block_1x128_";
+  const std::string suffix = std::string("_") + fp8TypeName(params.fp8_type);
+  TE_RT_RETURN_IF_FAILED(kernels.find(
+      device,
+      params.type == TE_RT_BF16
+          ? prefix + scaling + activationName(params.kind) + suffix
+          : "",
+      activationSharedBytes(isGated(params.kind) ? 2 : 1),
+      prefix + inputTypeName(params.type) + suffix + "_general",
+      generalSharedBytes(static_cast<int>(byteSize(params.type)))));
+  // An empty value has a scale and an amax too, which one block writes.
+  const int64_t least = params.scheme == TE_RT_PER_TENSOR ? 1 : 0;
+  return kernels.setGrid(std::max(params.rows, least),
+                         std::max(params.cols, least),
+                         std::max(outCols, least));
 }
 
-/// Plans both kernels of the forward. `place` sets the pointers of the halves
-/// and the outputs.
+/// The arguments of a launch whose `buffers` are the scale, the four outputs
+/// and the amax.
+template <typename Params>
+ActivationQuantizeArgs castArgs(const Params &params, uint32_t amaxSlot,
+                                void *const *buffers) {
+  ActivationQuantizeArgs args{};
+  args.scale = static_cast<const float *>(buffers[0]);
+  args.out = quantizeOutputs(buffers + 1, params.rows);
+  args.amax = static_cast<float *>(buffers[5]);
+  args.amaxSlot = amaxSlot;
+  args.rows = params.rows;
+  args.cols = params.cols;
+  args.pow2 = params.pow2_scales;
+  args.epsilon = params.amax_epsilon;
+  args.act = {params.kind, params.limit, params.alpha, params.offset};
+  return args;
+}
+
+/// Plans both kernels of the forward. `place` sets the pointers of the halves.
 template <typename Params, typename Place>
 Status planActivationQuantize(const CudaDevice &device, const Params &params,
-                              Place place, std::unique_ptr<Plan> *plan) {
+                              int scale, Place place,
+                              std::unique_ptr<Plan> *plan) {
   TileKernels kernels;
   TE_RT_RETURN_IF_FAILED(findActivationQuantize(
-      device, "te_activation_quantize_", params.kind, params.type,
-      params.fp8_type, activationSharedBytes(isGated(params.kind) ? 2 : 1),
-      kernels));
-  TE_RT_RETURN_IF_FAILED(
-      kernels.setGrid(params.rows, params.cols, params.cols));
-  *plan = makePlan(device, [kernels, params, place](const Launcher &launch,
-                                                    void *const *buffers) {
-    ActivationQuantizeArgs args{};
-    place(buffers, args);
-    args.rows = params.rows;
-    args.cols = params.cols;
-    args.pow2 = params.pow2_scales;
-    args.epsilon = params.amax_epsilon;
-    args.act = {params.kind, params.limit, params.alpha, params.offset};
-    // Packed second halves are aligned if cols is a multiple of eight.
-    return kernels.launch(
-        launch,
-        isAligned(args.x, 16) &&
-            (args.pitch != args.cols || isAligned(args.second, 16)) &&
-            storesVectors(args.out, args.rows, args.cols),
-        args);
-  });
+      device, "te_activation_quantize_", params, params.cols, kernels));
+  *plan =
+      makePlan(device, [kernels, params, scale, place, slot = takeAmaxSlots(1)](
+                           const Launcher &launch, void *const *buffers) {
+        ActivationQuantizeArgs args = castArgs(params, slot, buffers + scale);
+        place(buffers, args);
+        // Packed second halves are aligned if cols is a multiple of eight.
+        return kernels.launch(
+            launch,
+            isAligned(args.x, 16) &&
+                (args.pitch != args.cols || isAligned(args.second, 16)) &&
+                storesVectors(args.out, args.rows, args.cols),
+            args);
+      });
   return Status::ok();
 }
 } // namespace
 
-Status
-plan_activation_quantize_block(const CudaDevice &device,
-                               const activation_quantize_block_params &params,
-                               std::unique_ptr<Plan> *plan) {
+Status plan_activation_quantize(const CudaDevice &device,
+                                const activation_quantize_params &params,
+                                std::unique_ptr<Plan> *plan) {
+  namespace index = activation_quantize_buffers;
   const auto place = [params](void *const *buffers,
                               ActivationQuantizeArgs &args) {
-    namespace index = activation_quantize_block_buffers;
     args.x = buffers[index::x];
     args.second =
         static_cast<const char *>(args.x) + params.cols * byteSize(params.type);
     args.pitch = isGated(params.kind) ? 2 * params.cols : params.cols;
-    args.out = quantizeOutputs(buffers + index::row, params.rows);
   };
-  return planActivationQuantize(device, params, place, plan);
+  return planActivationQuantize(device, params, index::scale, place, plan);
 }
 
-Status plan_gated_activation_quantize_block(
-    const CudaDevice &device,
-    const gated_activation_quantize_block_params &params,
-    std::unique_ptr<Plan> *plan) {
+Status
+plan_gated_activation_quantize(const CudaDevice &device,
+                               const gated_activation_quantize_params &params,
+                               std::unique_ptr<Plan> *plan) {
+  namespace index = gated_activation_quantize_buffers;
   const auto place = [params](void *const *buffers,
                               ActivationQuantizeArgs &args) {
-    namespace index = gated_activation_quantize_block_buffers;
     args.x = buffers[index::a];
     args.second = buffers[index::b];
     args.pitch = params.cols;
-    args.out = quantizeOutputs(buffers + index::row, params.rows);
   };
-  return planActivationQuantize(device, params, place, plan);
+  return planActivationQuantize(device, params, index::scale, place, plan);
 }
 
-Status plan_activation_backward_quantize_block(
-    const CudaDevice &device,
-    const activation_backward_quantize_block_params &params,
+Status plan_activation_backward_quantize(
+    const CudaDevice &device, const activation_backward_quantize_params &params,
     std::unique_ptr<Plan> *plan) {
   const bool gated = isGated(params.kind);
+  const int64_t outCols = gated ? 2 * params.cols : params.cols;
   TileKernels kernels;
   TE_RT_RETURN_IF_FAILED(findActivationQuantize(
-      device, "te_activation_backward_quantize_", params.kind, params.type,
-      params.fp8_type, activationSharedBytes(gated ? 2 : 1), kernels));
+      device, "te_activation_backward_quantize_", params, outCols, kernels));
   // A block of the fast kernel of a gated kind computes both halves of dx.
-  const int64_t outCols = gated ? 2 * params.cols : params.cols;
-  TE_RT_RETURN_IF_FAILED(kernels.setGrid(params.rows, params.cols, outCols));
   kernels.hasFast &= !gated || params.cols % kTile == 0;
-  // There is a separate kernel for whole tiles and both usages.
-  const bool isWhole =
-      kernels.hasFast && params.rows % kTile == 0 && params.cols % kTile == 0;
+  // There is a separate kernel for whole tiles and both usages in blocks.
+  const bool isWhole = kernels.hasFast && params.scheme != TE_RT_PER_TENSOR &&
+                       params.rows % kTile == 0 && params.cols % kTile == 0;
   LaunchConfig whole = kernels.fast;
   if (isWhole)
     TE_RT_RETURN_IF_FAILED(whole.find(device, kernels.fast.name + "_whole",
                                       slotSharedBytes(gated ? 2 : 1)));
-  *plan = makePlan(device, [kernels, whole, isWhole, params, outCols](
-                               const Launcher &launch, void *const *buffers) {
-    namespace index = activation_backward_quantize_block_buffers;
-    ActivationQuantizeArgs args{};
+  *plan = makePlan(device, [kernels, whole, isWhole, params, outCols,
+                            slot = takeAmaxSlots(1)](const Launcher &launch,
+                                                     void *const *buffers) {
+    namespace index = activation_backward_quantize_buffers;
+    ActivationQuantizeArgs args =
+        castArgs(params, slot, buffers + index::scale);
     args.dy = buffers[index::dy];
     args.x = buffers[index::x];
-    args.out = quantizeOutputs(buffers + index::row, params.rows);
-    args.rows = params.rows;
-    args.cols = params.cols;
-    args.pow2 = params.pow2_scales;
-    args.epsilon = params.amax_epsilon;
-    args.act = {params.kind, params.limit, params.alpha, params.offset};
     const bool isFast = isAligned(args.dy, 16) && isAligned(args.x, 16) &&
                         storesVectors(args.out, args.rows, outCols);
     if (isFast && isWhole && isComplete(args.out)) {

@@ -1,10 +1,10 @@
-//===- activation_quantize.cu - activations quantised to 1x128 blocks -----===//
+//===- activation_quantize.cu - activations that are cast -----------------===//
 //
-// te_activation[_backward]_quantize_<kind>_<fp8> compute a tile of the result
-// as bf16 in registers, with the same bits that the activation kernels store,
-// and quantise it there (tile.cuh). <kind> is the same as in activation.cu.
-// Kernels whose name ends in _<type>_<fp8>_general take any kind, shape and
-// alignment.
+// te_activation[_backward]_quantize_{tensor,block_1x128}_<kind>_<fp8> compute a
+// tile of the result as bf16, with the same bits that the activation kernels
+// store, and quantise it in registers (tile.cuh). <kind> is the same as in
+// activation.cu. Kernels whose name ends in _<type>_<fp8>_general take any
+// kind, shape and alignment.
 //
 // The fast kernels use the short formulas of fast_math.cuh. A thread that meets
 // an argument outside their domain (a sigmoid of 87 or more, or NaN, which is
@@ -14,6 +14,7 @@
 
 #include "Kernels/Activation/kinds.cuh"
 #include "Kernels/Cast/slot_tiles.cuh"
+#include "Kernels/Cast/tensor_tile.cuh"
 #include "Kernels/Device/cp_async_sm80.cuh"
 
 namespace te::rt::cuda {
@@ -191,7 +192,41 @@ backward(const Activation<kKind> &act, const Chunk<bf16> &dy,
 // Kernels
 //===----------------------------------------------------------------------===//
 
-template <typename F8, int kKind, typename Position>
+/// Whether there is one scale for the matrix, or one for each 1x128 block.
+enum class Scaling { Tensor, Block1x128 };
+
+/// Quantises `kTiles` tiles from the thread's slots. `at(i)` is the position of
+/// tile i. All threads have computed their slots, but none waited for others.
+template <typename F8, Scaling kScaling, int kTiles, typename GetPosition>
+__device__ __forceinline__ void quantizeTiles(const QuantizeArgs &args,
+                                              const GetPosition &at) {
+  Tile<bf16> tile;
+  if (kScaling == Scaling::Tensor && args.amax) {
+    uint32_t word = 0;
+#pragma unroll 1
+    for (int t = 0; t < kTiles; ++t) {
+      loadSlots(slots() + t * kTwin, tile);
+      word = maxAbs<bf16>(word, maxAbs(tile));
+    }
+    const float amax = blockAmax<bf16>(word, tileShared());
+    if (threadIdx.x == 0)
+      finishAmax(amax, args.amaxSlot, args.amax);
+  }
+#pragma unroll 1
+  for (int t = 0; t < kTiles; ++t) {
+    loadSlots(slots() + t * kTwin, tile);
+    if constexpr (kScaling == Scaling::Tensor) {
+      // The stage is free: its slots, or the tile before, have been read.
+      __syncthreads();
+      castTensorTile<F8, true>(args, at(t), tile);
+    } else {
+      quantizeTile1x128<bf16, F8, true>(tile, at(t), args.out, args.pow2,
+                                        args.epsilon, tileShared());
+    }
+  }
+}
+
+template <typename F8, int kKind, Scaling kScaling, typename Position>
 __device__ __forceinline__ void
 activationQuantize(const ActivationQuantizeArgs &args, const Position &at) {
   const int64_t from = at.row() * args.pitch + at.col();
@@ -216,17 +251,13 @@ activationQuantize(const ActivationQuantizeArgs &args, const Position &at) {
   compute(4);
   if (!domain.isEasy())
     recompute(ForwardElement<bf16>(args, act), at, at.col(), slots());
-  Tile<bf16> tile;
-#pragma unroll
-  for (int i = 0; i < kTileRows; ++i)
-    tile[i] = slots()[i * kTileThreads];
-  quantizeTile1x128<bf16, F8, true>(tile, at, args.out, args.pow2, args.epsilon,
-                                    tileShared());
+  quantizeTiles<F8, kScaling, 1>(args,
+                                 [&](int) -> const Position & { return at; });
 }
 
 /// For gated kinds, cols is a multiple of kTile, so that a tile of the first
 /// half of dx and one of the second half are computed from the same inputs.
-template <typename F8, int kKind>
+template <typename F8, int kKind, Scaling kScaling>
 __device__ __forceinline__ void
 activationBackwardQuantize(const ActivationQuantizeArgs &args) {
   // There is no separate path for whole tiles: it would cost more in registers
@@ -271,17 +302,10 @@ activationBackwardQuantize(const ActivationQuantizeArgs &args) {
     if constexpr (kGated)
       recompute(element, from, from.col() + args.cols, slots() + kTwin);
   }
-#pragma unroll 1
-  for (int half = 0; half < (kGated ? 2 : 1); ++half) {
-    Tile<bf16> tile;
-#pragma unroll
-    for (int i = 0; i < kTileRows; ++i)
-      tile[i] = slots()[half * kTwin + i * kTileThreads];
-    const TilePosition<false> to(rowTile, colTile + half * args.colTiles,
-                                 args.rows, pitch);
-    quantizeTile1x128<bf16, F8, true>(tile, to, args.out, args.pow2,
-                                      args.epsilon, tileShared());
-  }
+  quantizeTiles<F8, kScaling, kGated ? 2 : 1>(args, [&](int half) {
+    return TilePosition<false>(rowTile, colTile + half * args.colTiles,
+                               args.rows, pitch);
+  });
 }
 
 /// activationBackwardQuantize for whole tiles and both usages.
@@ -338,6 +362,7 @@ activationBackwardQuantizeWhole(const ActivationQuantizeArgs &args) {
 }
 
 /// The general kernels compute tiles of y, or of all of dx, element by element.
+/// Per-tensor casts have a scale.
 template <typename T, typename F8, typename Element>
 __device__ __forceinline__ void
 activationQuantizeGeneral(const ActivationQuantizeArgs &args,
@@ -346,8 +371,13 @@ activationQuantizeGeneral(const ActivationQuantizeArgs &args,
                                blockIdx.x % args.colTiles, args.rows, cols);
   Tile<T> tile;
   loadTileGeneral<T>(element, at, tile);
-  quantizeTile1x128<T, F8, false>(tile, at, args.out, args.pow2, args.epsilon,
-                                  tileShared());
+  if (!args.scale)
+    quantizeTile1x128<T, F8, false>(tile, at, args.out, args.pow2, args.epsilon,
+                                    tileShared());
+  else if (args.amax)
+    quantizeTensorTile<F8, false, true>(args, at, tile);
+  else
+    quantizeTensorTile<F8, false, false>(args, at, tile);
 }
 
 template <typename T, typename F8>
@@ -371,20 +401,25 @@ backwardGeneral(const ActivationQuantizeArgs &args) {
 
 using namespace te::rt::cuda;
 
-#define TE_ACTIVATION_QUANTIZE(name, kind, fp8, F8)                            \
+#define TE_ACTIVATION_QUANTIZE(scaling, kScaling, name, kind, fp8, F8)         \
   extern "C" __global__ void __launch_bounds__(kTileThreads, 3)                \
-      te_activation_quantize_##name##_##fp8(                                   \
+      te_activation_quantize_##scaling##_##name##_##fp8(                       \
           const __grid_constant__ ActivationQuantizeArgs args) {               \
-    withTile(args.colTiles, args.rows, args.cols,                              \
-             [&](const auto &at) { activationQuantize<F8, kind>(args, at); }); \
+    withTile(args.colTiles, args.rows, args.cols, [&](const auto &at) {        \
+      activationQuantize<F8, kind, kScaling>(args, at);                        \
+    });                                                                        \
   }                                                                            \
   extern "C" __global__ void __launch_bounds__(kTileThreads, 3)                \
-      te_activation_backward_quantize_##name##_##fp8(                          \
+      te_activation_backward_quantize_##scaling##_##name##_##fp8(              \
           const __grid_constant__ ActivationQuantizeArgs args) {               \
-    activationBackwardQuantize<F8, kind>(args);                                \
-  }                                                                            \
+    activationBackwardQuantize<F8, kind, kScaling>(args);                      \
+  }
+#define TE_ACTIVATION_QUANTIZE_KIND(name, kind, fp8, F8)                       \
+  TE_ACTIVATION_QUANTIZE(tensor, Scaling::Tensor, name, kind, fp8, F8)         \
+  TE_ACTIVATION_QUANTIZE(block_1x128, Scaling::Block1x128, name, kind, fp8,    \
+                         F8)                                                   \
   extern "C" __global__ void __launch_bounds__(kTileThreads, 3)                \
-      te_activation_backward_quantize_##name##_##fp8##_whole(                  \
+      te_activation_backward_quantize_block_1x128_##name##_##fp8##_whole(      \
           const __grid_constant__ ActivationQuantizeArgs args) {               \
     activationBackwardQuantizeWhole<F8, kind>(args);                           \
   }
@@ -400,12 +435,12 @@ using namespace te::rt::cuda;
     backwardGeneral<T, F8>(args);                                              \
   }
 #define TE_ACTIVATION_QUANTIZE_FP8(fp8, F8)                                    \
-  TE_ACTIVATION_QUANTIZE(gelu, TE_RT_GELU, fp8, F8)                            \
-  TE_ACTIVATION_QUANTIZE(silu, TE_RT_SILU, fp8, F8)                            \
-  TE_ACTIVATION_QUANTIZE(relu, TE_RT_RELU, fp8, F8)                            \
-  TE_ACTIVATION_QUANTIZE(swiglu, TE_RT_SWIGLU, fp8, F8)                        \
-  TE_ACTIVATION_QUANTIZE(plain, kPlainKinds, fp8, F8)                          \
-  TE_ACTIVATION_QUANTIZE(gated, kGatedKinds, fp8, F8)                          \
+  TE_ACTIVATION_QUANTIZE_KIND(gelu, TE_RT_GELU, fp8, F8)                       \
+  TE_ACTIVATION_QUANTIZE_KIND(silu, TE_RT_SILU, fp8, F8)                       \
+  TE_ACTIVATION_QUANTIZE_KIND(relu, TE_RT_RELU, fp8, F8)                       \
+  TE_ACTIVATION_QUANTIZE_KIND(swiglu, TE_RT_SWIGLU, fp8, F8)                   \
+  TE_ACTIVATION_QUANTIZE_KIND(plain, kPlainKinds, fp8, F8)                     \
+  TE_ACTIVATION_QUANTIZE_KIND(gated, kGatedKinds, fp8, F8)                     \
   TE_ACTIVATION_QUANTIZE_GENERAL(bf16, bf16, fp8, F8)                          \
   TE_ACTIVATION_QUANTIZE_GENERAL(f16, f16, fp8, F8)                            \
   TE_ACTIVATION_QUANTIZE_GENERAL(f32, float, fp8, F8)

@@ -50,16 +50,12 @@ struct QuantizeArgs {
   float epsilon;
 };
 
-struct ActivationQuantizeArgs {
+/// Casts an activation (x) or its gradient (dy and x). `rows` and `cols` are
+/// those of the activation.
+struct ActivationQuantizeArgs : QuantizeArgs {
   const void *dy;     // [rows, cols], backward only
-  const void *x;      // [rows, cols], of gated kinds the first half
-  const void *second; // of gated kinds
+  const void *second; // of gated kinds; `x` is the first half
   int64_t pitch;      // of rows of x and of `second`
-  QuantizeOutputs out;
-  int64_t rows, cols; // of the activation's result
-  uint32_t colTiles;
-  int32_t pow2;
-  float epsilon;
   ActivationKind act;
 };
 

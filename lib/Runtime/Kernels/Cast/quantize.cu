@@ -131,7 +131,7 @@ template <typename T, typename F8, bool kAligned> struct QuantizeBlock128x128 {
   __device__ __forceinline__ void operator()(const Position &at) const {
     Tile<T> tile;
     load<T, kAligned>(args, at, tile);
-    const float scale = blockScale<T, F8>(tileAmax(tile, at, tileShared()),
+    const float scale = blockScale<T, F8>(tileAmax(tile, tileShared()),
                                           args.pow2, args.epsilon);
     const QuantizeOutputs out = outputsOf(args);
     if (threadIdx.x == 0) {

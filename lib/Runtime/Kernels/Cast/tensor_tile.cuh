@@ -43,13 +43,11 @@ __device__ __forceinline__ QuantizeOutputs outputsOf(const QuantizeArgs &args) {
           .colPitch = args.out.colPitch};
 }
 
-/// Quantises a tile with the scale of its matrix, and measures its amax if
-/// `kMeasures`. Elements of the tile that are outside of the matrix are zero.
-template <typename F8, bool kAligned, bool kMeasures, typename T,
-          typename Position>
-__device__ __forceinline__ void quantizeTensorTile(const QuantizeArgs &args,
-                                                   const Position &at,
-                                                   const Tile<T> &tile) {
+/// Quantises a tile with the scale of its matrix, which `out` gets.
+template <typename F8, bool kAligned, typename T, typename Position>
+__device__ __forceinline__ void castTensorTile(const QuantizeArgs &args,
+                                               const Position &at,
+                                               const Tile<T> &tile) {
   float scale = args.scale[blockIdx.y];
   if (args.fromAmax)
     scale = math::computeScale(scale, F8::max, args.pow2, args.epsilon,
@@ -61,12 +59,22 @@ __device__ __forceinline__ void quantizeTensorTile(const QuantizeArgs &args,
     if (out.colScale)
       *out.colScale = __frcp_rn(scale);
   }
+  quantizeTileUniform<T, F8, kAligned>(tile, at, out, scale, tileShared());
+}
+
+/// Quantises a tile with the scale of its matrix, and measures its amax if
+/// `kMeasures`. Elements of the tile that are outside of the matrix are zero.
+template <typename F8, bool kAligned, bool kMeasures, typename T,
+          typename Position>
+__device__ __forceinline__ void quantizeTensorTile(const QuantizeArgs &args,
+                                                   const Position &at,
+                                                   const Tile<T> &tile) {
   if constexpr (kMeasures) {
-    const float amax = tileAmax(tile, at, tileShared());
+    const float amax = tileAmax(tile, tileShared());
     if (threadIdx.x == 0)
       finishAmax(amax, args.amaxSlot, args.amax);
   }
-  quantizeTileUniform<T, F8, kAligned>(tile, at, out, scale, tileShared());
+  castTensorTile<F8, kAligned>(args, at, tile);
 }
 
 } // namespace te::rt::cuda

@@ -458,24 +458,37 @@ quantizeTile1x128(const Tile<T> &tile, const Position &at,
 // One scale for the tile, or for each row
 //===----------------------------------------------------------------------===//
 
-/// Returns the amax of the whole tile in every thread. Contains a barrier.
-template <typename T, typename Position>
-__device__ __forceinline__ float
-tileAmax(const Tile<T> &tile, const Position &at, TileShared &shared) {
+/// The magnitudes of a thread's part of a tile, as maxAbs gives them.
+template <typename T>
+__device__ __forceinline__ uint32_t maxAbs(const Tile<T> &tile) {
   uint32_t word = maxAbs(tile[0]);
 #pragma unroll
   for (int i = 1; i < kTileRows; ++i)
     word = maxAbs<T>(word, maxAbs(tile[i]));
+  return word;
+}
+
+/// Returns the largest magnitude of the words of all threads, in every thread.
+/// Contains a barrier.
+template <typename T>
+__device__ __forceinline__ float blockAmax(uint32_t word, TileShared &shared) {
   const float amax = warpMax(amaxOf<T>(word));
   float *partial = reinterpret_cast<float *>(shared.partial);
-  if (at.lane == 0)
-    partial[at.warp] = amax;
+  if (threadIdx.x % 32 == 0)
+    partial[threadIdx.x / 32] = amax;
   __syncthreads();
   float result = 0.0f;
 #pragma unroll
   for (int i = 0; i < kTileWarps; ++i)
     result = fmaxf(result, partial[i]);
   return result;
+}
+
+/// Returns the amax of the whole tile in every thread. Contains a barrier.
+template <typename T>
+__device__ __forceinline__ float tileAmax(const Tile<T> &tile,
+                                          TileShared &shared) {
+  return blockAmax<T>(maxAbs(tile), shared);
 }
 
 /// How a row is quantised: its scale, and a mask for its bytes.

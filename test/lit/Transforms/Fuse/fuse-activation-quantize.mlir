@@ -5,7 +5,9 @@
 // REMARK-DAG: [Passed] activation-quantize{{.*}}Function=backward
 // REMARK-DAG: [Missed] activation-quantize{{.*}}Function=gated{{.*}}Reason="it has a second gradient"
 // REMARK-DAG: [Missed] activation-quantize{{.*}}Function=result_has_another_reader{{.*}}Reason="'te.residual' reads the result too"
-// REMARK-DAG: [Missed] activation-quantize{{.*}}Function=per_tensor_needs_the_amax_first{{.*}}Reason="its scheme is 'per_tensor'"
+// REMARK-DAG: [Passed] activation-quantize{{.*}}Function=given_scale
+// REMARK-DAG: [Missed] activation-quantize{{.*}}Function=own_amax{{.*}}Reason="its scale is not known before"
+// REMARK-DAG: [Missed] activation-quantize{{.*}}Function=mx{{.*}}Reason="its scheme is 'mx_1x32'"
 // REMARK-DAG: [Missed] activation-quantize{{.*}}Function=amax_is_read{{.*}}Reason="its amax is read too"
 // REMARK-DAG: [Missed] activation-quantize{{.*}}Function=cast_is_kept{{.*}}Reason="it is cached over micro-batches"
 
@@ -51,12 +53,38 @@ func.func @result_has_another_reader(%x: tensor<32x128xbf16>) -> (!te.scaled<32x
   return %q, %r : !te.scaled<32x128xf8E4M3FN, block_1x128, contract = 1>, tensor<32x128xbf16>
 }
 
-// CHECK-LABEL: func.func @per_tensor_needs_the_amax_first
+// The scale of delayed scaling is known before. The cast measures the amax, or
+// the activation.
+// CHECK-LABEL: func.func @given_scale
+// CHECK-SAME: %[[DY:.*]]: tensor<32x128xbf16>, %[[X:.*]]: tensor<32x256xbf16>, %[[S:.*]]: tensor<f32>
+// CHECK-NEXT: %[[Q:.*]], %[[A:.*]] = te.activation_quantize <swiglu> %[[X]] scale %[[S]] : tensor<32x256xbf16> -> !te.scaled<32x128xf8E4M3FN, per_tensor, contract = 1> amax tensor<f32>
+// CHECK-NEXT: %[[D:.*]], %[[B:.*]] = te.activation_backward_quantize <swiglu> %[[DY]], %[[X]] scale %[[S]] : tensor<32x128xbf16>, tensor<32x256xbf16> -> !te.scaled<32x256xf8E5M2, per_tensor, contract = 1> amax tensor<f32>
+// CHECK-NEXT: return %[[Q]], %[[A]], %[[D]], %[[B]]
+func.func @given_scale(%dy: tensor<32x128xbf16>, %x: tensor<32x256xbf16>, %s: tensor<f32>)
+    -> (!te.scaled<32x128xf8E4M3FN, per_tensor, contract = 1>, tensor<f32>, !te.scaled<32x256xf8E5M2, per_tensor, contract = 1>, tensor<f32>) {
+  %y = te.activation <swiglu> %x : tensor<32x256xbf16> -> tensor<32x128xbf16>
+  %q, %a = te.quantize %y scale %s : tensor<32x128xbf16> -> !te.scaled<32x128xf8E4M3FN, per_tensor, contract = 1> amax tensor<f32>
+  %dx, %b = te.activation_backward <swiglu> %dy, %x : tensor<32x128xbf16>, tensor<32x256xbf16> amax tensor<f32>
+  %d = te.quantize %dx scale %s : tensor<32x256xbf16> -> !te.scaled<32x256xf8E5M2, per_tensor, contract = 1>
+  return %q, %a, %d, %b : !te.scaled<32x128xf8E4M3FN, per_tensor, contract = 1>, tensor<f32>, !te.scaled<32x256xf8E5M2, per_tensor, contract = 1>, tensor<f32>
+}
+
+// The scale of current scaling comes from the result's own amax.
+// CHECK-LABEL: func.func @own_amax
 // CHECK-NOT: te.activation_quantize
-func.func @per_tensor_needs_the_amax_first(%x: tensor<32x128xbf16>, %s: tensor<f32>) -> !te.scaled<32x128xf8E4M3FN, per_tensor, contract = 1> {
-  %y = te.activation <silu> %x : tensor<32x128xbf16> -> tensor<32x128xbf16>
+func.func @own_amax(%x: tensor<32x128xbf16>) -> !te.scaled<32x128xf8E4M3FN, per_tensor, contract = 1> {
+  %y, %a = te.activation <silu> %x : tensor<32x128xbf16> -> tensor<32x128xbf16> amax tensor<f32>
+  %s = te.compute_scale %a for f8E4M3FN : tensor<f32>
   %q = te.quantize %y scale %s : tensor<32x128xbf16> -> !te.scaled<32x128xf8E4M3FN, per_tensor, contract = 1>
   return %q : !te.scaled<32x128xf8E4M3FN, per_tensor, contract = 1>
+}
+
+// CHECK-LABEL: func.func @mx
+// CHECK-NOT: te.activation_quantize
+func.func @mx(%x: tensor<32x128xbf16>) -> !te.scaled<32x128xf8E4M3FN, mx_1x32, contract = 1> {
+  %y = te.activation <silu> %x : tensor<32x128xbf16> -> tensor<32x128xbf16>
+  %q = te.quantize %y : tensor<32x128xbf16> -> !te.scaled<32x128xf8E4M3FN, mx_1x32, contract = 1>
+  return %q : !te.scaled<32x128xf8E4M3FN, mx_1x32, contract = 1>
 }
 
 // CHECK-LABEL: func.func @amax_is_read
