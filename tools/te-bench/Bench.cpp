@@ -35,23 +35,22 @@ static double timeRun(te_rt_context *context, int64_t first, int64_t count,
   return milliseconds;
 }
 
-/// Milliseconds of one repetition. The first run pays for lazy loading.
-static double timeOnce(te_rt_context *context,
-                       const std::function<void(int64_t)> &enqueue) {
-  timeRun(context, 0, 3, enqueue);
-  return std::max(timeRun(context, 0, 3, enqueue) / 3, 1e-3);
-}
-
-/// The number of repetitions of `once` milliseconds that take `ms`.
-static int64_t repetitions(double ms, double once) {
-  return std::max<int64_t>(3, static_cast<int64_t>(ms / once));
+/// The number of repetitions that take `ms`. The first run pays for lazy
+/// loading.
+static int64_t repetitions(te_rt_context *context, const Effort &effort,
+                           double ms,
+                           const std::function<void(int64_t)> &enqueue) {
+  const int64_t least = effort.leastRepetitions;
+  timeRun(context, 0, least, enqueue);
+  const double once = timeRun(context, 0, least, enqueue) / least;
+  return std::max(least, static_cast<int64_t>(ms / std::max(once, 1e-3)));
 }
 
 double
 te::bench::measureSustained(te_rt_context *context, const Effort &effort,
                             const std::function<void(int64_t)> &enqueue) {
   const int64_t half =
-      repetitions(effort.sustainedMs / 2, timeOnce(context, enqueue));
+      repetitions(context, effort, effort.sustainedMs / 2, enqueue);
   // The first half only warms the chip.
   timeRun(context, 0, half, enqueue);
   return timeRun(context, half, half, enqueue) / half;
@@ -60,7 +59,7 @@ te::bench::measureSustained(te_rt_context *context, const Effort &effort,
 Timing te::bench::measure(te_rt_context *context, const Effort &effort,
                           const std::function<void(int64_t)> &enqueue) {
   std::vector<double> rounds;
-  const int64_t count = repetitions(effort.burstMs, timeOnce(context, enqueue));
+  const int64_t count = repetitions(context, effort, effort.burstMs, enqueue);
   for (int round = 0; round < effort.burstRounds; ++round) {
     std::this_thread::sleep_for(
         std::chrono::duration<double, std::milli>(effort.idleMs));

@@ -33,6 +33,8 @@ struct Effort {
   double burstMs = 10;
   double idleMs = 100;
   double sustainedMs = 600;
+  int64_t leastRepetitions = 3;
+  int hostRepetitions = 20;
 };
 
 /// Exits with the runtime's message when `status` is a failure.

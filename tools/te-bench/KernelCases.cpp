@@ -200,7 +200,11 @@ void addLayers(Cases &cases) {
         Parameters{{"scheme", TE_RT_BLOCK_1X128}, {"pow2_scales", 1}};
     const Parameters tensor =
         p + kE4M3 + Parameters{{"scheme", TE_RT_PER_TENSOR}};
-    const auto measured = with(with(kRowCol, "scale"), "amax");
+    const Names measured = with(with(kRowCol, "scale"), "amax");
+    Names bothGradients = kRowCol;
+    for (const char *output :
+         {"gate_row", "gate_row_scale", "gate_col", "gate_col_scale"})
+      bothGradients.push_back(output);
     cases.insert(
         cases.end(),
         {{"activation " + name + " 8192x14336", "activation", p},
@@ -219,7 +223,14 @@ void addLayers(Cases &cases) {
           cases.end(),
           {{"gated_activation " + name + " 8192x14336", "gated_activation", p},
            {"gated_activation_backward " + name + " 8192x14336",
-            "gated_activation_backward", p}});
+            "gated_activation_backward", p},
+           {"gated_activation_backward_quantize 1x128 " + name + " row+col",
+            "gated_activation_backward_quantize", blocks, bothGradients},
+           {"gated_activation_backward_quantize per-tensor " + name +
+                " row+col+amax",
+            "gated_activation_backward_quantize", tensor,
+            with(with(with(with(bothGradients, "scale"), "amax"), "gate_scale"),
+                 "gate_amax")}});
   }
 }
 

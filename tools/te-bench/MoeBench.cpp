@@ -78,10 +78,10 @@ public:
   }
   /// Microseconds until a replay is enqueued, with few enough of them that the
   /// driver's queue does not fill.
-  double hostMicroseconds() {
-    constexpr int replays = 20;
+  double hostMicroseconds(const ::te::bench::Effort &effort) {
+    const int replays = effort.hostRepetitions;
     double best = std::numeric_limits<double>::max();
-    for (int round = 0; round < 5; ++round) {
+    for (int round = 0; round < effort.burstRounds; ++round) {
       check(te_rt_synchronize(context), "synchronize");
       const auto start = std::chrono::steady_clock::now();
       for (int i = 0; i < replays; ++i)
@@ -179,7 +179,7 @@ llvm::json::Array runMoeBench(te_rt_context *context, const Effort &effort,
         batch.setFlag(first ? 0.0f : 1.0f);
         const Timing timing =
             measure(context, effort, [&](int64_t) { batch.replay(); });
-        const double hostUs = batch.hostMicroseconds();
+        const double hostUs = batch.hostMicroseconds(effort);
         llvm::outs() << llvm::format(
             "%-48s %-11s %9.3f %12.3f %8.1f %9lld %10.1f %14.1f\n",
             name.c_str(), first ? "first" : "later", timing.burstMs,

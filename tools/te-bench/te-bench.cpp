@@ -136,7 +136,7 @@ int main(int argc, char **argv) {
     findFile(*file, argv[0]);
   Effort effort;
   if (quick)
-    effort = {1, 0.01, 0, 0.01};
+    effort = {1, 0.01, 0, 0.01, 1, 1};
 
   te_rt_context *context = nullptr;
   check(te_rt_context_create(backend.c_str(), &context), "context");

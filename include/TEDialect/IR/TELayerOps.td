@@ -350,20 +350,24 @@ def TE_ActivationQuantizeOp
 
 def TE_ActivationBackwardQuantizeOp
     : TE_PureOp<"activation_backward_quantize", TE_NoAxes,
-        [AttrSizedResultSegments,
+        [AttrSizedOperandSegments, AttrSizedResultSegments,
          DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
   let summary = "compute and quantise the gradient of an activation function";
   let description = [{
     Computes `te.activation_backward` followed by `te.quantize`, without storing the
     high-precision gradient. The bits are those of the two ops. `scale` and `amax` are
-    those of te.quantize. `te-fuse-activation-quantize` creates the op.
+    those of te.quantize. With `gate` there are two gradients, as in
+    te.activation_backward, and each is cast with a scale of its own.
+    `te-fuse-activation-quantize` creates the op.
 
     Constraints:
     1. (activation_backward_quantize-c1) one or two `block_1x128` or `per_tensor` results of the shape of `x` that differ only in `contract`.
-    2. (activation_backward_quantize-c2) `dy` has the type of `x`, with half the columns for gated kinds.
+    2. (activation_backward_quantize-c2) `dy` has the type of `x`, with half the columns for gated kinds without `gate`.
     3. (activation_backward_quantize-c3) `amax_epsilon` is finite, not negative, and only given for `block_1x128`.
-    4. (activation_backward_quantize-c4) activation-c2 applies.
+    4. (activation_backward_quantize-c4) activation-c2 and activation-c3 apply.
     5. (activation_backward_quantize-c5) `scale` is given exactly when the scheme is `per_tensor`, and `amax` only then.
+    6. (activation_backward_quantize-c6) `gate_usages` are given exactly with `gate`; they have the types of `usages`, except that either may lack one of the two.
+    7. (activation_backward_quantize-c7) `gate_scale` is given exactly with `gate` and `scale`, and `gate_amax` only then.
 
     Example:
 
@@ -374,22 +378,32 @@ def TE_ActivationBackwardQuantizeOp
     ```
 
     ```mlir
-    %q, %amax = te.activation_backward_quantize <gelu> %dy, %h scale %scale
-      : tensor<256x512xbf16>, tensor<256x512xbf16>
-      -> !te.scaled<256x512xf8E5M2, per_tensor, contract = 1> amax tensor<f32>
+    %q, %g, %amax, %gate_amax = te.activation_backward_quantize <swiglu> %dy, %a, %b
+      scale %scale gate_scale %gate_scale
+      : tensor<256x512xbf16>, tensor<256x512xbf16>, tensor<256x512xbf16>
+      -> !te.scaled<256x512xf8E5M2, per_tensor, contract = 1>
+         gate !te.scaled<256x512xf8E5M2, per_tensor, contract = 1>
+         amax tensor<f32> gate_amax tensor<f32>
     ```
   }];
   let arguments = !con((ins TE_ActivationKindAttr:$kind,
                             Arg<TE_HPMatrix, "cotangent of the result">:$dy,
                             Arg<TE_HPMatrix, "input of the forward">:$x,
-                            Arg<Optional<TE_F32Scalar>, "per-tensor scale">:$scale),
+                            Arg<Optional<TE_HPMatrix>, "second half of the input">:$gate,
+                            Arg<Optional<TE_F32Scalar>, "per-tensor scale">:$scale,
+                            Arg<Optional<TE_F32Scalar>, "that of the second gradient">:$gate_scale),
                        TE_ClampAttrs,
                        (ins DefaultValuedAttr<F32Attr, "0.0f">:$amax_epsilon));
   let results = (outs Res<Variadic<TE_WholeScaled>, "the usages">:$usages,
-                      Res<Optional<TE_F32Scalar>, "max |dx|">:$amax);
+                      Res<Variadic<TE_WholeScaled>, "those of the second gradient">:$gate_usages,
+                      Res<Optional<TE_F32Scalar>, "max |dx|">:$amax,
+                      Res<Optional<TE_F32Scalar>, "max of the second gradient">:$gate_amax);
   let assemblyFormat = [{
-    $kind $dy `,` $x (`scale` $scale^)? attr-dict `:` type($dy) `,` type($x)
-    `->` type($usages) (`amax` type($amax)^)?
+    $kind $dy `,` $x (`,` $gate^)? (`scale` $scale^)?
+    (`gate_scale` $gate_scale^)? attr-dict
+    `:` type($dy) `,` type($x) (`,` type($gate)^)?
+    `->` type($usages) (`gate` type($gate_usages)^)?
+    (`amax` type($amax)^)? (`gate_amax` type($gate_amax)^)?
   }];
   let hasVerifier = 1;
 }
@@ -632,79 +646,6 @@ def TE_CrossEntropyBackwardOp
     `:` type($logits) `,` type($targets) `,` type($lse)
   }];
   let hasVerifier = 1;
-}
-
-def TE_ByRowsOp
-    : TE_PureOp<"by_rows",
-        TE_NoAxes,
-        [AttrSizedOperandSegments, IsolatedFromAbove, SingleBlock]> {
-  let summary = "compute a chain of ops over a few rows at a time";
-  let description = [{
-    The results are the operands of the te.yield of the body, which is written for
-    all rows. It is run on `rows` rows of `inputs` at a time, and on the rest at the
-    end, so that a value of the body that is not returned has memory for so many
-    rows only. The results are those of running the body on all rows at once: each
-    row of a GEMM, of a loss and of a cast is computed from its row, scales of an
-    axis-0 cast from 128 rows, and the sum of the loss is added at the end. One
-    launch computes and casts a gradient of logits that nothing but one cast reads,
-    with the same bits. `te-chunk-logits` creates the op.
-
-    The first operand of each op of the body, and its tokens, are computed by rows.
-    Its others are arguments for `with`. A cast for axis 0 may only be returned, as
-    may losses and amaxes; a cast for axis 1 may not.
-
-    Constraints:
-    1. (by_rows-c1) the body has an argument for each operand, of its type.
-    2. (by_rows-c2) `inputs` are tensors of the same number of rows, or scaled values for axis 1 in the schemes `per_tensor` and `block_1x128`.
-    3. (by_rows-c3) `rows` is a positive multiple of 128.
-    4. (by_rows-c4) the body consists of te.matmul, te.scaled_matmul (both without `accumulate`), te.cross_entropy, te.cross_entropy_backward and te.quantize (of one matrix, in the schemes of c2, and not cached).
-    5. (by_rows-c5) operands of the body's ops are computed by rows, or for all rows, as above.
-    6. (by_rows-c6) the results have the types of what te.yield returns.
-
-    Example:
-
-    ```mlir
-    %loss = te.by_rows (%x, %targets) with (%w) rows 128
-        : (tensor<256x512xbf16>, tensor<256xi32>, tensor<1000x512xbf16>) -> tensor<f32> {
-    ^bb0(%x_rows: tensor<256x512xbf16>, %targets_rows: tensor<256xi32>, %weight: tensor<1000x512xbf16>):
-      %logits = te.matmul %x_rows, %weight contract = [1, 1]
-        : tensor<256x512xbf16>, tensor<1000x512xbf16> -> tensor<256x1000xbf16>
-      %mean = te.cross_entropy %logits, %targets_rows : tensor<256x1000xbf16>, tensor<256xi32>
-      te.yield %mean : tensor<f32>
-    }
-    ```
-  }];
-  let arguments = (ins Variadic<AnyType>:$inputs, Variadic<AnyType>:$whole,
-                       I64Attr:$rows);
-  let results = (outs Variadic<AnyType>:$outputs);
-  let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = [{
-    `(` $inputs `)` (`with` `(` $whole^ `)`)? `rows` $rows attr-dict
-    `:` functional-type(operands, results) $body
-  }];
-  let extraClassDeclaration = [{
-    /// The number of rows of all inputs.
-    int64_t getNumRows();
-    /// Whether `value` of the body is computed by rows.
-    bool isByRows(::mlir::Value value);
-  }];
-  let hasVerifier = 1;
-}
-
-def TE_YieldOp
-    : TE_PureOp<"yield", TE_NoAxes, [Terminator, HasParent<"ByRowsOp">]> {
-  let summary = "end the body of te.by_rows";
-  let description = [{
-    Returns the results of the te.by_rows around it.
-
-    Example:
-
-    ```mlir
-    te.yield %mean : tensor<f32>
-    ```
-  }];
-  let arguments = (ins Variadic<AnyType>:$values);
-  let assemblyFormat = "$values attr-dict `:` type($values)";
 }
 
 #endif // TEDIALECT_IR_TELAYEROPS_TD

@@ -100,6 +100,9 @@ Status checkRule(const gated_activation_quantize_params &p) {
 Status checkRule(const activation_backward_quantize_params &p) {
   return checkScaling(p);
 }
+Status checkRule(const gated_activation_backward_quantize_params &p) {
+  return checkScaling(p);
+}
 Status checkRule(const quantize_rows_params &p) { return checkRows(p); }
 Status checkRule(const cross_entropy_backward_quantize_params &p) {
   return checkRows(p);

@@ -165,4 +165,14 @@ void activation_backward_quantize(const activation_backward_quantize_params &p,
            backward(p, buffers[b::dy], buffers[b::x]), buffers + b::scale);
 }
 
+void gated_activation_backward_quantize(
+    const gated_activation_backward_quantize_params &p, void *const *buffers) {
+  namespace b = gated_activation_backward_quantize_buffers;
+  std::vector<float> da(p.rows * p.cols), db(p.rows * p.cols);
+  backward(p, buffers[b::dy], apart(p, buffers[b::a], buffers[b::b]), da.data(),
+           db.data(), p.cols);
+  quantize(p, p.cols, da, buffers + b::scale);
+  quantize(p, p.cols, db, buffers + b::gate_scale);
+}
+
 } // namespace te::rt::reference

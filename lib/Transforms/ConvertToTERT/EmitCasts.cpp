@@ -441,13 +441,12 @@ static LaunchCall &addActivation(LaunchCall &call, OpT op, int64_t rows,
 }
 
 /// Adds the scale, the usages and the amax of an activation that is cast.
-template <typename OpT>
-static LogicalResult emitOwnCast(LaunchCall &call, OpT op) {
-  return call.in(op.getScale())
-      .out(findUsage(op.getUsages(), 1), 2)
-      .out(findUsage(op.getUsages(), 0), 2)
-      .out(op.getAmax())
-      .emit();
+static LaunchCall &addOwnCast(LaunchCall &call, Value scale, ResultRange usages,
+                              Value amax) {
+  return call.in(scale)
+      .out(findUsage(usages, 1), 2)
+      .out(findUsage(usages, 0), 2)
+      .out(amax);
 }
 
 template <>
@@ -460,17 +459,24 @@ LogicalResult te::emitLaunches(ActivationQuantizeOp op,
   addActivation(call, op, type.getRows(), type.getCols()).in(op.getX());
   if (op.getGate())
     call.in(op.getGate());
-  return emitOwnCast(call, op);
+  return addOwnCast(call, op.getScale(), op.getUsages(), op.getAmax()).emit();
 }
 
 template <>
 LogicalResult te::emitLaunches(ActivationBackwardQuantizeOp op,
                                LaunchEmitter &emitter) {
-  LaunchCall call(emitter, op, "activation_backward_quantize");
+  LaunchCall call(emitter, op,
+                  op.getGate() ? "gated_activation_backward_quantize"
+                               : "activation_backward_quantize");
   addActivation(call, op, dim(op.getDy(), 0), dim(op.getDy(), 1))
       .in(op.getDy())
       .in(op.getX());
-  return emitOwnCast(call, op);
+  if (op.getGate())
+    call.in(op.getGate());
+  addOwnCast(call, op.getScale(), op.getUsages(), op.getAmax());
+  if (op.getGate())
+    addOwnCast(call, op.getGateScale(), op.getGateUsages(), op.getGateAmax());
+  return call.emit();
 }
 
 void te::attachCastKernels(MLIRContext *context) {

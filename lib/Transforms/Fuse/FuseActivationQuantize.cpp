@@ -43,61 +43,100 @@ static QuantizeOpInterface soleCast(Value value, std::string &why) {
   return cast;
 }
 
-/// Why `op` cannot compute `cast` itself, or an empty text.
-template <typename ActivationLikeOp>
-static std::string whyNot(ActivationLikeOp op, QuantizeOpInterface cast,
-                          const DominanceInfo &dominance) {
-  const ScaledType type = cast.getUsageType();
-  if (isa<ActivationBackwardOp>(op) && op.getGate())
-    return "it has a second gradient";
-  if (type.getScheme() == Scheme::Block1x128)
-    return op.getAmax() && !op.getAmax().use_empty() ? "its amax is read too"
-                                                     : "";
-  if (type.getScheme() != Scheme::PerTensor)
-    return ("its scheme is '" + stringifyScheme(type.getScheme()) + "'").str();
-  if (type.isGrouped())
+namespace {
+/// A result of an activation, or of its gradient, and its only reader.
+struct Cast {
+  Value result, amax; // `amax` may be null
+  QuantizeOpInterface op;
+
+  ScaledType type() { return op.getUsageType(); }
+  /// The amax that the producer measures, or else the cast; null if neither is
+  /// read. Both are that of the rounded values.
+  Value measured() {
+    for (Value value : {amax, op.getAmax()})
+      if (value && !value.use_empty())
+        return value;
+    return {};
+  }
+};
+} // namespace
+
+/// Why the producer of `cast` cannot cast its result itself, or an empty text.
+static std::string whyNot(Cast &cast, const DominanceInfo &dominance) {
+  const Scheme scheme = cast.type().getScheme();
+  if (scheme == Scheme::Block1x128)
+    return cast.measured() ? "its amax is read too" : "";
+  if (scheme != Scheme::PerTensor)
+    return ("its scheme is '" + stringifyScheme(scheme) + "'").str();
+  if (cast.type().isGrouped())
     return "it has a scale for each group";
-  return dominance.properlyDominates(cast.getScale(), op)
+  return dominance.properlyDominates(cast.op.getScale(),
+                                     cast.result.getDefiningOp())
              ? ""
              : "its scale is not known before";
 }
 
-static ActivationQuantizeOp createFused(OpBuilder &builder, ActivationOp op,
-                                        QuantizeOpInterface cast, Type amax) {
-  return ActivationQuantizeOp::create(
-      builder, op.getLoc(), cast.getUsages().getTypes(), amax, op.getKindAttr(),
-      op.getX(), op.getGate(), cast.getScale(), op.getLimitAttr(),
-      op.getAlphaAttr(), op.getOffsetAttr(),
-      builder.getFloatAttr(builder.getF32Type(), cast.getAmaxEpsilon()));
+/// Whether one launch can compute both casts.
+static bool areAlike(QuantizeOpInterface a, QuantizeOpInterface b) {
+  auto row = [](ScaledType type) {
+    return type.getContract() == 1 ? type : type.getTransposedUsage();
+  };
+  return row(a.getUsageType()) == row(b.getUsageType()) &&
+         a.getAmaxEpsilon().bitwiseIsEqual(b.getAmaxEpsilon());
 }
 
-static ActivationBackwardQuantizeOp createFused(OpBuilder &builder,
-                                                ActivationBackwardOp op,
-                                                QuantizeOpInterface cast,
-                                                Type amax) {
-  return ActivationBackwardQuantizeOp::create(
-      builder, op.getLoc(), cast.getUsages().getTypes(), amax, op.getKindAttr(),
-      op.getDy(), op.getX(), cast.getScale(), op.getLimitAttr(),
-      op.getAlphaAttr(), op.getOffsetAttr(),
-      builder.getFloatAttr(builder.getF32Type(), cast.getAmaxEpsilon()));
-}
+static Type typeOrNull(Value value) { return value ? value.getType() : Type(); }
 
-/// Replaces `op` and its cast by one op in the place of `op`. The amax that one
-/// of them measures is that of the rounded values in both.
-template <typename ActivationLikeOp>
-static void fuse(ActivationLikeOp op, QuantizeOpInterface cast) {
-  OpBuilder builder(op);
-  Value measured =
-      op.getAmax() && !op.getAmax().use_empty() ? op.getAmax() : cast.getAmax();
-  auto fused =
-      createFused(builder, op, cast, measured ? measured.getType() : Type());
-  for (auto [old, usage] : llvm::zip_equal(cast.getUsages(), fused.getUsages()))
+/// Replaces the results of a cast, and the amax of its producer.
+static void replace(Cast &cast, ValueRange usages, Value amax) {
+  for (auto [old, usage] : llvm::zip_equal(cast.op.getUsages(), usages))
     old.replaceAllUsesWith(usage);
-  for (Value amax : {Value(op.getAmax()), cast.getAmax()})
-    if (amax)
-      amax.replaceAllUsesWith(fused.getAmax());
-  cast->erase();
+  for (Value old : {cast.amax, cast.op.getAmax()})
+    if (old && amax)
+      old.replaceAllUsesWith(amax);
+  cast.op->erase();
+}
+
+static void fuse(ActivationOp op, MutableArrayRef<Cast> casts) {
+  OpBuilder builder(op);
+  Cast &cast = casts.front();
+  auto fused = ActivationQuantizeOp::create(
+      builder, op.getLoc(), cast.op.getUsages().getTypes(),
+      typeOrNull(cast.measured()), op.getKindAttr(), op.getX(), op.getGate(),
+      cast.op.getScale(), op.getLimitAttr(), op.getAlphaAttr(),
+      op.getOffsetAttr(),
+      builder.getFloatAttr(builder.getF32Type(), cast.op.getAmaxEpsilon()));
+  replace(cast, fused.getUsages(), fused.getAmax());
   op.erase();
+}
+
+static void fuse(ActivationBackwardOp op, MutableArrayRef<Cast> casts) {
+  OpBuilder builder(op);
+  Cast &dx = casts.front();
+  Cast *gate = casts.size() == 2 ? &casts.back() : nullptr;
+  auto fused = ActivationBackwardQuantizeOp::create(
+      builder, op.getLoc(), dx.op.getUsages().getTypes(),
+      gate ? TypeRange(gate->op.getUsages().getTypes()) : TypeRange(),
+      typeOrNull(dx.measured()), gate ? typeOrNull(gate->measured()) : Type(),
+      op.getKindAttr(), op.getDy(), op.getX(), op.getGate(), dx.op.getScale(),
+      gate ? gate->op.getScale() : Value(), op.getLimitAttr(),
+      op.getAlphaAttr(), op.getOffsetAttr(),
+      builder.getFloatAttr(builder.getF32Type(), dx.op.getAmaxEpsilon()));
+  replace(dx, fused.getUsages(), fused.getAmax());
+  if (gate)
+    replace(*gate, fused.getGateUsages(), fused.getGateAmax());
+  op.erase();
+}
+
+/// The results that may be cast.
+static SmallVector<Cast, 2> resultsOf(ActivationOp op) {
+  return {{op.getY(), op.getAmax(), {}}};
+}
+static SmallVector<Cast, 2> resultsOf(ActivationBackwardOp op) {
+  SmallVector<Cast, 2> results = {{op.getDx(), op.getAmax(), {}}};
+  if (op.getDgate())
+    results.push_back({op.getDgate(), op.getDgateAmax(), {}});
+  return results;
 }
 
 namespace {
@@ -126,19 +165,28 @@ struct FuseActivationQuantize final
                        .category("te-fuse-activation-quantize")
                        .function(getOperation().getName());
     std::string why;
-    QuantizeOpInterface cast = soleCast(op->getResult(0), why);
-    if (cast)
-      why = whyNot(op, cast, dominance);
+    SmallVector<Cast, 2> casts = resultsOf(op);
+    bool areCast = true;
+    for (Cast &cast : casts) {
+      if (!why.empty())
+        break;
+      cast.op = soleCast(cast.result, why);
+      areCast &= static_cast<bool>(cast.op);
+      if (cast.op)
+        why = whyNot(cast, dominance);
+    }
+    if (areCast && why.empty() && !areAlike(casts.front().op, casts.back().op))
+      why = "its two gradients are cast differently";
     if (!why.empty())
       remark::missed(op.getLoc(), options)
           << remark::add("'{0}' is not fused with its cast",
                          op->getName().getStringRef())
           << remark::reason("{0}", why);
-    if (!cast || !why.empty())
+    if (!areCast || !why.empty())
       return;
     remark::passed(op.getLoc(), options) << remark::add(
         "'{0}' is fused with its cast", op->getName().getStringRef());
-    fuse(op, cast);
+    fuse(op, casts);
     ++numFused;
   }
 };

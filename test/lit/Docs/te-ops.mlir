@@ -286,15 +286,18 @@ func.func @activation_quantize(%x: tensor<256x1024xbf16>, %h: tensor<256x512xbf1
 }
 
 // CHECK-LABEL: @activation_backward_quantize
-func.func @activation_backward_quantize(%x: tensor<256x1024xbf16>, %dy: tensor<256x512xbf16>, %h: tensor<256x512xbf16>, %scale: tensor<f32>) {
+func.func @activation_backward_quantize(%x: tensor<256x1024xbf16>, %dy: tensor<256x512xbf16>, %a: tensor<256x512xbf16>, %b: tensor<256x512xbf16>, %scale: tensor<f32>, %gate_scale: tensor<f32>) {
   // CHECK: te.activation_backward_quantize <swiglu>
   %row = te.activation_backward_quantize <swiglu> %dy, %x
     : tensor<256x512xbf16>, tensor<256x1024xbf16>
     -> !te.scaled<256x1024xf8E4M3FN, block_1x128, pow2, contract = 1>
-  // CHECK: te.activation_backward_quantize <gelu> %{{.*}}, %{{.*}} scale
-  %q, %amax = te.activation_backward_quantize <gelu> %dy, %h scale %scale
-    : tensor<256x512xbf16>, tensor<256x512xbf16>
-    -> !te.scaled<256x512xf8E5M2, per_tensor, contract = 1> amax tensor<f32>
+  // CHECK: te.activation_backward_quantize <swiglu> %{{.*}}, %{{.*}}, %{{.*}} scale
+  %q, %g, %amax, %gate_amax = te.activation_backward_quantize <swiglu> %dy, %a, %b
+    scale %scale gate_scale %gate_scale
+    : tensor<256x512xbf16>, tensor<256x512xbf16>, tensor<256x512xbf16>
+    -> !te.scaled<256x512xf8E5M2, per_tensor, contract = 1>
+       gate !te.scaled<256x512xf8E5M2, per_tensor, contract = 1>
+       amax tensor<f32> gate_amax tensor<f32>
   return
 }
 

@@ -257,6 +257,38 @@ func.func @activation_quantize_c5_scale(%x: tensor<4x32xf32>, %s: tensor<f32>) {
 
 // -----
 
+func.func @activation_backward_quantize_c6(%dy: tensor<4x32xf32>, %x: tensor<4x32xf32>) {
+  // expected-error @below {{expected one or two scaled results, but got 0}}
+  %q = te.activation_backward_quantize <swiglu> %dy, %x, %x : tensor<4x32xf32>, tensor<4x32xf32>, tensor<4x32xf32> -> !te.scaled<4x32xf8E4M3FN, block_1x128, contract = 1>
+  return
+}
+
+// -----
+
+func.func @activation_backward_quantize_c6_no_gate(%dy: tensor<4x32xf32>, %x: tensor<4x32xf32>) {
+  // expected-error @below {{expected results, 'gate_scale' and 'gate_amax' of a second gradient only with 'gate'}}
+  %q, %g = te.activation_backward_quantize <gelu> %dy, %x : tensor<4x32xf32>, tensor<4x32xf32> -> !te.scaled<4x32xf8E4M3FN, block_1x128, contract = 1> gate !te.scaled<4x32xf8E4M3FN, block_1x128, contract = 1>
+  return
+}
+
+// -----
+
+func.func @activation_backward_quantize_c6_types(%dy: tensor<4x32xf32>, %x: tensor<4x32xf32>) {
+  // expected-error @below {{expected both gradients to be cast alike, but got '!te.scaled<4x32xf8E4M3FN, block_1x128, contract = 1>' and '!te.scaled<4x32xf8E5M2, block_1x128, contract = 1>'}}
+  %q, %g = te.activation_backward_quantize <swiglu> %dy, %x, %x : tensor<4x32xf32>, tensor<4x32xf32>, tensor<4x32xf32> -> !te.scaled<4x32xf8E4M3FN, block_1x128, contract = 1> gate !te.scaled<4x32xf8E5M2, block_1x128, contract = 1>
+  return
+}
+
+// -----
+
+func.func @activation_backward_quantize_c7(%dy: tensor<4x32xf32>, %x: tensor<4x32xf32>, %s: tensor<f32>) {
+  // expected-error @below {{expected 'gate_scale' exactly for scheme 'per_tensor', but got none}}
+  %q, %g = te.activation_backward_quantize <swiglu> %dy, %x, %x scale %s : tensor<4x32xf32>, tensor<4x32xf32>, tensor<4x32xf32> -> !te.scaled<4x32xf8E4M3FN, per_tensor, contract = 1> gate !te.scaled<4x32xf8E4M3FN, per_tensor, contract = 1>
+  return
+}
+
+// -----
+
 func.func @activation_backward_quantize_c5(%dy: tensor<4x32xf32>, %x: tensor<4x32xf32>) {
   // expected-error @below {{expected 'amax' only for scheme 'per_tensor', but got it for 'block_1x128'}}
   %q, %a = te.activation_backward_quantize <gelu> %dy, %x : tensor<4x32xf32>, tensor<4x32xf32> -> !te.scaled<4x32xf8E4M3FN, block_1x128, contract = 1> amax tensor<f32>

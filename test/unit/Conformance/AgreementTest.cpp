@@ -222,7 +222,7 @@ TEST_P(Agreement, Activations) {
             TE_PLAN(activation_backward, rows, cols, type, act, TE_CLAMP),
             {in(dy.bytes), in(x.bytes)},
             {{type, rows * width}, {TE_RT_F32, 1}});
-      // Casts with 1x128 blocks, and with a scale that is no power of two.
+      // Casts with 1x128 blocks, and with a scale that is not a power of two.
       const std::vector<float> scale = {37.4f};
       for (auto [scheme, pow2] :
            {std::pair(TE_RT_BLOCK_1X128, 0), std::pair(TE_RT_BLOCK_1X128, 1),

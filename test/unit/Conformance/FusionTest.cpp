@@ -49,6 +49,10 @@ protected:
 
   Usages quantise(const Array &x, int64_t rows, int64_t cols, int32_t fp8Type,
                   const Cast &cast) {
+    return quantise(x, rows, cols, fp8Type, cast, scale);
+  }
+  Usages quantise(const Array &x, int64_t rows, int64_t cols, int32_t fp8Type,
+                  const Cast &cast, const std::vector<float> &scale) {
     Usages u(cast, rows, cols);
     if (u.isPerTensor)
       device().run(
@@ -63,8 +67,8 @@ protected:
     return u;
   }
 
-  /// No power of two.
-  const std::vector<float> scale = {37.4f};
+  /// Not powers of two.
+  const std::vector<float> scale = {37.4f}, gateScale = {5.3f};
 
   float amaxOf(const Array &x) {
     std::vector<float> amax(1);
@@ -180,6 +184,17 @@ TEST_P(Fusion, GatedActivation) {
                                  cast.pow2, 0.0f),
                          fused.buffers({in(a.bytes), in(b.bytes)}, scale));
             ASSERT_TRUE(fused == quantise(y, rows, cols, TE_RT_F8E4M3FN, cast));
+            Usages fusedA(cast, rows, cols), fusedB(cast, rows, cols);
+            device().run(
+                TE_PLAN(gated_activation_backward_quantize, r, c, type, kind,
+                        TE_CLAMP, TE_RT_F8E5M2, cast.scheme, cast.pow2, 0.0f),
+                fusedB.buffers(
+                    fusedA.buffers({in(dy.bytes), in(a.bytes), in(b.bytes)},
+                                   scale),
+                    gateScale));
+            ASSERT_TRUE(fusedA == quantise(da, rows, cols, TE_RT_F8E5M2, cast));
+            ASSERT_TRUE(fusedB == quantise(db, rows, cols, TE_RT_F8E5M2, cast,
+                                           gateScale));
           }
         }
 }

@@ -126,3 +126,31 @@ def gated_activation_quantize : Kernel<Activations> {
   let Relations = [Fits<"rows", "cols">];
   let HasRule = 1;
 }
+
+def gated_activation_backward_quantize : Kernel<Activations> {
+  let Description = [{
+    The results of gated_activation_backward, rounded to `type`, are cast as
+    activation_quantize casts y, each with a scale and an amax of its own. The rounded
+    gradients are not stored in memory.
+  }];
+  let Parameters = (parameters Dim:$rows, Dim:$cols, WideType:$type, GatedActivation:$kind,
+                               NonNegative:$limit, Finite:$alpha, Finite:$offset,
+                               Fp8Type:$fp8_type, SchemeFrom<PerTensor, Block1x128>:$scheme,
+                               Flag:$pow2_scales, NonNegative:$amax_epsilon);
+  let Buffers = (buffers In<["rows", "cols"], "type">:$dy, In<["rows", "cols"], "type">:$a,
+                         In<["rows", "cols"], "type">:$b,
+                         InOpt<["1"], "f32">:$scale,
+                         OutOpt<["rows", "cols"], "fp8_type">:$row,
+                         OutOpt<["scales(scheme, rows, cols, 1)"], "f32">:$row_scale,
+                         OutOpt<["cols", "rows"], "fp8_type">:$col,
+                         OutOpt<["scales(scheme, rows, cols, 0)"], "f32">:$col_scale,
+                         OutOpt<["1"], "f32">:$amax,
+                         InOpt<["1"], "f32">:$gate_scale,
+                         OutOpt<["rows", "cols"], "fp8_type">:$gate_row,
+                         OutOpt<["scales(scheme, rows, cols, 1)"], "f32">:$gate_row_scale,
+                         OutOpt<["cols", "rows"], "fp8_type">:$gate_col,
+                         OutOpt<["scales(scheme, rows, cols, 0)"], "f32">:$gate_col_scale,
+                         OutOpt<["1"], "f32">:$gate_amax);
+  let Relations = [Fits<"rows", "cols">];
+  let HasRule = 1;
+}

@@ -190,32 +190,38 @@ LogicalResult ActivationBackwardOp::verify() {
   return success();
 }
 
-/// Usages of a fused producer are 1x128 blocks of `shape`.
-/// Checks results, epsilon, scale and amax of an op that casts what it
-/// computes, which has the given shape.
-template <typename OpT>
-static LogicalResult verifyOwnCast(OpT op, ArrayRef<int64_t> shape) {
-  if (failed(verifyUsages(op, op.getUsages().getTypes(), shape)))
+/// Checks the results of a cast of what `op` computes, which has the given
+/// shape, and its scale and amax, whose names start with `prefix`.
+static LogicalResult verifyOwnCast(Operation *op, TypeRange usages,
+                                   ArrayRef<int64_t> shape, StringRef prefix,
+                                   Value scale, Value amax) {
+  if (failed(verifyUsages(op, usages, shape)))
     return failure();
-  const Scheme scheme =
-      cast<ScaledType>(op.getUsages()[0].getType()).getScheme();
+  const Scheme scheme = cast<ScaledType>(usages[0]).getScheme();
   const bool isPerTensor = scheme == Scheme::PerTensor;
   if (!isPerTensor && scheme != Scheme::Block1x128)
-    return op.emitOpError() << "expected results of scheme 'block_1x128' or "
-                               "'per_tensor', but got '"
-                            << stringifyScheme(scheme) << "'";
+    return op->emitOpError() << "expected results of scheme 'block_1x128' or "
+                                "'per_tensor', but got '"
+                             << stringifyScheme(scheme) << "'";
+  if (isPerTensor != static_cast<bool>(scale))
+    return op->emitOpError()
+           << "expected '" << prefix << "scale' exactly for scheme "
+           << "'per_tensor', but got "
+           << (isPerTensor ? "none" : "one for 'block_1x128'");
+  if (!isPerTensor && amax)
+    return op->emitOpError()
+           << "expected '" << prefix << "amax' only for scheme "
+           << "'per_tensor', but got it for 'block_1x128'";
+  return success();
+}
+
+/// Checks `amax_epsilon` of an op that casts what it computes.
+template <typename OpT> static LogicalResult verifyCastEpsilon(OpT op) {
   if (failed(verifyNonNegative(op, "amax_epsilon", op.getAmaxEpsilon())))
     return failure();
-  if (isPerTensor && !op.getAmaxEpsilon().isZero())
+  if (op.getScale() && !op.getAmaxEpsilon().isZero())
     return op.emitOpError() << "expected 'amax_epsilon' only for scheme "
                                "'block_1x128', but got it for 'per_tensor'";
-  if (isPerTensor != static_cast<bool>(op.getScale()))
-    return op.emitOpError() << "expected 'scale' exactly for scheme "
-                               "'per_tensor', but got "
-                            << (isPerTensor ? "none" : "one for 'block_1x128'");
-  if (!isPerTensor && op.getAmax())
-    return op.emitOpError() << "expected 'amax' only for scheme 'per_tensor', "
-                               "but got it for 'block_1x128'";
   return success();
 }
 
@@ -226,16 +232,24 @@ void ActivationQuantizeOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
 
 void ActivationBackwardQuantizeOp::getAsmResultNames(
     OpAsmSetValueNameFn setName) {
+  if (!getGateUsages().empty())
+    setName(getGateUsages().front(), "gate");
   if (getAmax())
     setName(getAmax(), "amax");
+  if (getGateAmax())
+    setName(getGateAmax(), "gate_amax");
 }
 
 LogicalResult ActivationQuantizeOp::verify() {
   SmallVector<int64_t> shape(shapeOf(getX().getType()));
   if (isGated(getKind()) && !getGate())
     shape[1] /= 2;
-  // activation_quantize-c1, c2 and c5
-  if (failed(verifyOwnCast(*this, shape)))
+  // activation_quantize-c1, activation_quantize-c5
+  if (failed(verifyOwnCast(*this, getUsages().getTypes(), shape, "", getScale(),
+                           getAmax())))
+    return failure();
+  // activation_quantize-c2
+  if (failed(verifyCastEpsilon(*this)))
     return failure();
   // activation_quantize-c3
   if (failed(verifyClamp(*this)))
@@ -245,15 +259,41 @@ LogicalResult ActivationQuantizeOp::verify() {
 }
 
 LogicalResult ActivationBackwardQuantizeOp::verify() {
-  // activation_backward_quantize-c1, c3 and c5
-  if (failed(verifyOwnCast(*this, shapeOf(getX().getType()))))
+  const SmallVector<int64_t> shape(shapeOf(getX().getType()));
+  // activation_backward_quantize-c1, activation_backward_quantize-c5
+  if (failed(verifyOwnCast(*this, getUsages().getTypes(), shape, "", getScale(),
+                           getAmax())))
     return failure();
   // activation_backward_quantize-c2
   if (failed(verifyActivated(*this, getKind(), getX().getType(),
-                             /*isPacked=*/true, "dy", getDy().getType())))
+                             /*isPacked=*/!getGate(), "dy", getDy().getType())))
+    return failure();
+  // activation_backward_quantize-c3
+  if (failed(verifyCastEpsilon(*this)))
     return failure();
   // activation_backward_quantize-c4
-  return verifyClamp(*this);
+  if (failed(verifyClamp(*this)) || failed(verifyGate(*this)))
+    return failure();
+  // activation_backward_quantize-c6
+  if (!getGate()) {
+    if (!getGateUsages().empty() || getGateScale() || getGateAmax())
+      return emitOpError() << "expected results, 'gate_scale' and 'gate_amax' "
+                              "of a second gradient only with 'gate'";
+    return success();
+  }
+  // activation_backward_quantize-c6, activation_backward_quantize-c7
+  if (failed(verifyOwnCast(*this, getGateUsages().getTypes(), shape, "gate_",
+                           getGateScale(), getGateAmax())))
+    return failure();
+  auto rowOf = [](TypeRange usages) {
+    auto type = cast<ScaledType>(usages[0]);
+    return type.getContract() == 1 ? type : type.getTransposedUsage();
+  };
+  if (rowOf(getUsages().getTypes()) != rowOf(getGateUsages().getTypes()))
+    return emitOpError() << "expected both gradients to be cast alike, but got "
+                         << getUsages()[0].getType() << " and "
+                         << getGateUsages()[0].getType();
+  return success();
 }
 
 LogicalResult SoftmaxOp::verify() {

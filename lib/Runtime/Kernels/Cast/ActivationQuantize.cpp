@@ -49,12 +49,11 @@ Status findActivationQuantize(const CudaDevice &device,
                          std::max(outCols, least));
 }
 
-/// The arguments of a launch whose `buffers` are the scale, the four outputs
+/// Sets what a cast reads and writes: `buffers` are its scale, the four outputs
 /// and the amax.
 template <typename Params>
-ActivationQuantizeArgs castArgs(const Params &params, uint32_t amaxSlot,
-                                void *const *buffers) {
-  ActivationQuantizeArgs args{};
+void placeCast(const Params &params, uint32_t amaxSlot, void *const *buffers,
+               QuantizeArgs &args) {
   args.scale = static_cast<const float *>(buffers[0]);
   args.out = quantizeOutputs(buffers + 1, params.rows);
   args.amax = static_cast<float *>(buffers[5]);
@@ -63,6 +62,14 @@ ActivationQuantizeArgs castArgs(const Params &params, uint32_t amaxSlot,
   args.cols = params.cols;
   args.pow2 = params.pow2_scales;
   args.epsilon = params.amax_epsilon;
+}
+
+/// The arguments of a launch whose only or first cast has these buffers.
+template <typename Params>
+ActivationQuantizeArgs castArgs(const Params &params, uint32_t amaxSlot,
+                                void *const *buffers) {
+  ActivationQuantizeArgs args{};
+  placeCast(params, amaxSlot, buffers, args);
   args.act = {params.kind, params.limit, params.alpha, params.offset};
   return args;
 }
@@ -88,6 +95,67 @@ Status planActivationQuantize(const CudaDevice &device, const Params &params,
                 storesVectors(args.out, args.rows, args.cols),
             args);
       });
+  return Status::ok();
+}
+
+/// The cast of columns from `params.cols` on of the matrix that `args` casts.
+template <typename Params>
+QuantizeArgs secondHalf(const Params &params, const QuantizeArgs &args) {
+  QuantizeArgs half = args;
+  const auto advance = [](auto *&pointer, int64_t count) {
+    if (pointer)
+      pointer += count;
+  };
+  advance(half.out.row, params.cols);
+  advance(half.out.col, params.cols * params.rows);
+  if (params.scheme != TE_RT_PER_TENSOR) {
+    // One line of scales for each 128 columns, and for each 128 rows.
+    advance(half.out.rowScale,
+            params.cols / kTile * roundUp(params.rows, int64_t{4}));
+    advance(half.out.colScale, params.cols);
+  }
+  return half;
+}
+
+/// Plans the kernels of the backward. `place` sets the pointers of the inputs
+/// and the second cast of gated kinds. The gradients are columns of a matrix
+/// with rows of `outCols`, or apart.
+template <typename Params, typename Place>
+Status planActivationBackwardQuantize(const CudaDevice &device,
+                                      const Params &params, int64_t outCols,
+                                      int scale, Place place,
+                                      std::unique_ptr<Plan> *plan) {
+  const bool gated = isGated(params.kind);
+  TileKernels kernels;
+  TE_RT_RETURN_IF_FAILED(findActivationQuantize(
+      device, "te_activation_backward_quantize_", params, outCols, kernels));
+  // A block of the fast kernel of a gated kind computes both gradients.
+  kernels.hasFast &= outCols == params.cols || params.cols % kTile == 0;
+  // There is a separate kernel for whole tiles and both usages in blocks.
+  const bool isWhole = kernels.hasFast && params.scheme != TE_RT_PER_TENSOR &&
+                       params.rows % kTile == 0 && params.cols % kTile == 0;
+  LaunchConfig whole = kernels.fast;
+  if (isWhole)
+    TE_RT_RETURN_IF_FAILED(whole.find(device, kernels.fast.name + "_whole",
+                                      slotSharedBytes(gated ? 2 : 1)));
+  *plan = makePlan(device, [kernels, whole, isWhole, gated, params, outCols,
+                            scale, place, slot = takeAmaxSlots(2)](
+                               const Launcher &launch, void *const *buffers) {
+    ActivationQuantizeArgs args = castArgs(params, slot, buffers + scale);
+    args.outPitch = outCols;
+    place(buffers, slot + 1, args);
+    const bool isFast =
+        isAligned(args.dy, 16) && isAligned(args.x, 16) &&
+        storesVectors(args.out, args.rows, outCols) &&
+        (!gated || (isAligned(args.second, 16) &&
+                    storesVectors(args.other.out, args.rows, outCols)));
+    if (isFast && isWhole && isComplete(args.out) &&
+        (!gated || isComplete(args.other.out))) {
+      args.colTiles = kernels.fastColTiles;
+      return launch(whole, args);
+    }
+    return kernels.launch(launch, isFast, args);
+  });
   return Status::ok();
 }
 } // namespace
@@ -123,37 +191,38 @@ plan_gated_activation_quantize(const CudaDevice &device,
 Status plan_activation_backward_quantize(
     const CudaDevice &device, const activation_backward_quantize_params &params,
     std::unique_ptr<Plan> *plan) {
+  namespace index = activation_backward_quantize_buffers;
   const bool gated = isGated(params.kind);
   const int64_t outCols = gated ? 2 * params.cols : params.cols;
-  TileKernels kernels;
-  TE_RT_RETURN_IF_FAILED(findActivationQuantize(
-      device, "te_activation_backward_quantize_", params, outCols, kernels));
-  // A block of the fast kernel of a gated kind computes both halves of dx.
-  kernels.hasFast &= !gated || params.cols % kTile == 0;
-  // There is a separate kernel for whole tiles and both usages in blocks.
-  const bool isWhole = kernels.hasFast && params.scheme != TE_RT_PER_TENSOR &&
-                       params.rows % kTile == 0 && params.cols % kTile == 0;
-  LaunchConfig whole = kernels.fast;
-  if (isWhole)
-    TE_RT_RETURN_IF_FAILED(whole.find(device, kernels.fast.name + "_whole",
-                                      slotSharedBytes(gated ? 2 : 1)));
-  *plan = makePlan(device, [kernels, whole, isWhole, params, outCols,
-                            slot = takeAmaxSlots(1)](const Launcher &launch,
-                                                     void *const *buffers) {
-    namespace index = activation_backward_quantize_buffers;
-    ActivationQuantizeArgs args =
-        castArgs(params, slot, buffers + index::scale);
+  const auto place = [params, gated, outCols](void *const *buffers, uint32_t,
+                                              ActivationQuantizeArgs &args) {
     args.dy = buffers[index::dy];
     args.x = buffers[index::x];
-    const bool isFast = isAligned(args.dy, 16) && isAligned(args.x, 16) &&
-                        storesVectors(args.out, args.rows, outCols);
-    if (isFast && isWhole && isComplete(args.out)) {
-      args.colTiles = kernels.fastColTiles;
-      return launch(whole, args);
-    }
-    return kernels.launch(launch, isFast, args);
-  });
-  return Status::ok();
+    args.second =
+        static_cast<const char *>(args.x) + params.cols * byteSize(params.type);
+    args.pitch = outCols;
+    if (gated)
+      args.other = secondHalf(params, args);
+  };
+  return planActivationBackwardQuantize(device, params, outCols, index::scale,
+                                        place, plan);
+}
+
+Status plan_gated_activation_backward_quantize(
+    const CudaDevice &device,
+    const gated_activation_backward_quantize_params &params,
+    std::unique_ptr<Plan> *plan) {
+  namespace index = gated_activation_backward_quantize_buffers;
+  const auto place = [params](void *const *buffers, uint32_t amaxSlot,
+                              ActivationQuantizeArgs &args) {
+    args.dy = buffers[index::dy];
+    args.x = buffers[index::a];
+    args.second = buffers[index::b];
+    args.pitch = params.cols;
+    placeCast(params, amaxSlot, buffers + index::gate_scale, args.other);
+  };
+  return planActivationBackwardQuantize(device, params, params.cols,
+                                        index::scale, place, plan);
 }
 
 } // namespace te::rt::cuda

@@ -47,10 +47,11 @@ template <typename T> struct ForwardElement {
   }
 };
 
-/// An element of dx, which has 2 * cols columns for gated kinds.
+/// An element of dx. Of gated kinds, columns from `cols` on are those of the
+/// gradient of the second half.
 template <typename T> struct BackwardElement {
-  const T *dy, *x;
-  int64_t cols;
+  const T *dy, *x, *second;
+  int64_t cols, pitch;
   int32_t kind;
   math::Clamp clamp;
 
@@ -58,23 +59,24 @@ template <typename T> struct BackwardElement {
   __device__ BackwardElement(const ActivationQuantizeArgs &args,
                              const Activation<kKind> &act)
       : dy(static_cast<const T *>(args.dy)), x(static_cast<const T *>(args.x)),
-        cols(args.cols), kind(act.kind), clamp(act.clamp) {}
+        second(static_cast<const T *>(args.second)), cols(args.cols),
+        pitch(args.pitch), kind(act.kind), clamp(act.clamp) {}
 
   __device__ T operator()(int64_t row, int64_t col) const {
-    const bool second = col >= cols;
-    if (second)
+    const bool ofSecond = col >= cols;
+    if (ofSecond)
       col -= cols;
     const float g = toFloat(dy[row * cols + col]);
-    const T *a = x + row * (isGatedKind(kind) ? 2 * cols : cols) + col;
-    const float value = toFloat(a[0]);
-    if (second)
+    const int64_t at = row * pitch + col;
+    const float value = toFloat(x[at]);
+    if (ofSecond)
       return fromFloat<T>(
-          math::gateGrad(kind, clamp, toFloat(a[cols]),
+          math::gateGrad(kind, clamp, toFloat(second[at]),
                          math::activation(kind, clamp, value) * g));
     const float grad = math::activationGrad(kind, clamp, value);
     return fromFloat<T>(isGatedKind(kind)
                             ? (grad * g) *
-                                  math::gate(kind, clamp, toFloat(a[cols]))
+                                  math::gate(kind, clamp, toFloat(second[at]))
                             : g * grad);
   }
 };
@@ -195,33 +197,84 @@ backward(const Activation<kKind> &act, const Chunk<bf16> &dy,
 /// Whether there is one scale for the matrix, or one for each 1x128 block.
 enum class Scaling { Tensor, Block1x128 };
 
-/// Quantises `kTiles` tiles from the thread's slots. `at(i)` is the position of
-/// tile i. All threads have computed their slots, but none waited for others.
-template <typename F8, Scaling kScaling, int kTiles, typename GetPosition>
-__device__ __forceinline__ void quantizeTiles(const QuantizeArgs &args,
-                                              const GetPosition &at) {
-  Tile<bf16> tile;
-  if (kScaling == Scaling::Tensor && args.amax) {
-    uint32_t word = 0;
-#pragma unroll 1
-    for (int t = 0; t < kTiles; ++t) {
-      loadSlots(slots() + t * kTwin, tile);
-      word = maxAbs<bf16>(word, maxAbs(tile));
-    }
-    const float amax = blockAmax<bf16>(word, tileShared());
-    if (threadIdx.x == 0)
-      finishAmax(amax, args.amaxSlot, args.amax);
-  }
+/// The cast of tile t of a block: of y or dx, or of the second gradient.
+__device__ __forceinline__ const QuantizeArgs &
+castOf(const ActivationQuantizeArgs &args, int t) {
+  return t == 0 ? args : args.other;
+}
+
+/// Measures the amaxes of tile `at` of `kTiles` matrices from the thread's
+/// slots.
+template <int kTiles>
+__device__ __forceinline__ void
+measureSlots(const ActivationQuantizeArgs &args) {
+  uint32_t word = 0;
 #pragma unroll 1
   for (int t = 0; t < kTiles; ++t) {
+    Tile<bf16> tile;
     loadSlots(slots() + t * kTwin, tile);
-    if constexpr (kScaling == Scaling::Tensor) {
-      // The stage is free: its slots, or the tile before, have been read.
-      __syncthreads();
-      castTensorTile<F8, true>(args, at(t), tile);
-    } else {
-      quantizeTile1x128<bf16, F8, true>(tile, at(t), args.out, args.pow2,
-                                        args.epsilon, tileShared());
+    word = maxAbs<bf16>(word, maxAbs(tile));
+    // Both halves of one matrix have one amax.
+    if (t + 1 < kTiles && args.amax == args.other.amax)
+      continue;
+    const float amax = blockAmax<bf16>(word, tileShared());
+    const QuantizeArgs &cast = castOf(args, t);
+    if (threadIdx.x == 0 && cast.amax)
+      finishAmax(amax, cast.amaxSlot, cast.amax);
+    word = 0;
+    // Every thread has read what blockAmax shares.
+    __syncthreads();
+  }
+}
+
+/// Quantises tile `at` of `kTiles` matrices with their scales. The transposed
+/// stages are where the slots of the first tile were.
+template <typename F8, int kTiles, typename Position>
+__device__ __forceinline__ void castSlots(const ActivationQuantizeArgs &args,
+                                          const Position &at) {
+  uint8_t *stages = tileShared().stage;
+  Tile<bf16> tile;
+  loadSlots(slots(), tile);
+  // Every thread has read its slots of the first tile.
+  __syncthreads();
+#pragma unroll
+  for (int t = 0; t < kTiles; ++t) {
+    const QuantizeOutputs &out = castOf(args, t).out;
+    const float scale = scaleOf<F8>(castOf(args, t), out);
+    uint2 bytes[kTileRows];
+    packRows<F8>(tile, [=](int) { return RowCast{scale, ~0u}; }, bytes);
+    if (t + 1 < kTiles)
+      loadSlots(slots() + kTwin, tile);
+    if (out.row)
+      storeRows<true>(out.row, bytes, at, tileShared());
+    if (out.col)
+      stageTransposed(bytes, at, stages + t * (kTile * kTile));
+  }
+  __syncthreads();
+#pragma unroll 1
+  for (int t = 0; t < kTiles; ++t) {
+    const QuantizeOutputs &out = castOf(args, t).out;
+    if (out.col)
+      storeStage<true>(out.col, out.colPitch, at, stages + t * (kTile * kTile));
+  }
+}
+
+/// Quantises tile `at` of `kTiles` matrices from the thread's slots. All
+/// threads have computed their slots, but none waited for others.
+template <typename F8, Scaling kScaling, int kTiles, typename Position>
+__device__ __forceinline__ void
+quantizeTiles(const ActivationQuantizeArgs &args, const Position &at) {
+  if constexpr (kScaling == Scaling::Tensor) {
+    if (args.amax || (kTiles > 1 && args.other.amax))
+      measureSlots<kTiles>(args);
+    castSlots<F8, kTiles>(args, at);
+  } else {
+#pragma unroll 1
+    for (int t = 0; t < kTiles; ++t) {
+      Tile<bf16> tile;
+      loadSlots(slots() + t * kTwin, tile);
+      quantizeTile1x128<bf16, F8, true>(tile, at, castOf(args, t).out,
+                                        args.pow2, args.epsilon, tileShared());
     }
   }
 }
@@ -251,12 +304,12 @@ activationQuantize(const ActivationQuantizeArgs &args, const Position &at) {
   compute(4);
   if (!domain.isEasy())
     recompute(ForwardElement<bf16>(args, act), at, at.col(), slots());
-  quantizeTiles<F8, kScaling, 1>(args,
-                                 [&](int) -> const Position & { return at; });
+  quantizeTiles<F8, kScaling, 1>(args, at);
 }
 
-/// For gated kinds, cols is a multiple of kTile, so that a tile of the first
-/// half of dx and one of the second half are computed from the same inputs.
+/// The gradients of both halves of a gated kind are computed from the same
+/// inputs. If they are halves of the rows of one matrix, cols is a multiple of
+/// kTile.
 template <typename F8, int kKind, Scaling kScaling>
 __device__ __forceinline__ void
 activationBackwardQuantize(const ActivationQuantizeArgs &args) {
@@ -266,14 +319,14 @@ activationBackwardQuantize(const ActivationQuantizeArgs &args) {
   const uint32_t colTile = blockIdx.x % args.colTiles;
   const TilePosition<false> from(rowTile, colTile, args.rows, args.cols);
   constexpr bool kGated = isGatedKind(kKind);
-  const int64_t pitch = kGated ? 2 * args.cols : args.cols;
-  const bf16 *x =
-      static_cast<const bf16 *>(args.x) + from.row() * pitch + from.col();
+  const int64_t start = from.row() * args.pitch + from.col();
+  const bf16 *x = static_cast<const bf16 *>(args.x) + start;
+  const bf16 *second = static_cast<const bf16 *>(args.second) + start;
   const bf16 *dy =
       static_cast<const bf16 *>(args.dy) + from.row() * args.cols + from.col();
   const Activation<kKind> act(args.act);
   Domain<kKind> domain(act);
-  copyTiles<kGated>(x, x + args.cols, pitch, from, slots());
+  copyTiles<kGated>(x, second, args.pitch, from, slots());
   // dy is loaded into registers one row ahead.
   Chunk<bf16> next = Chunk<bf16>::loadIf(from.holds(0), dy);
   const auto compute = [&](int begin) {
@@ -302,10 +355,8 @@ activationBackwardQuantize(const ActivationQuantizeArgs &args) {
     if constexpr (kGated)
       recompute(element, from, from.col() + args.cols, slots() + kTwin);
   }
-  quantizeTiles<F8, kScaling, kGated ? 2 : 1>(args, [&](int half) {
-    return TilePosition<false>(rowTile, colTile + half * args.colTiles,
-                               args.rows, pitch);
-  });
+  quantizeTiles<F8, kScaling, kGated ? 2 : 1>(
+      args, TilePosition<false>(rowTile, colTile, args.rows, args.outPitch));
 }
 
 /// activationBackwardQuantize for whole tiles and both usages.
@@ -316,16 +367,16 @@ activationBackwardQuantizeWhole(const ActivationQuantizeArgs &args) {
   const uint32_t colTile = blockIdx.x % args.colTiles;
   const TilePosition<true> from(rowTile, colTile, args.rows, args.cols);
   constexpr bool kGated = isGatedKind(kKind);
-  const int64_t pitch = kGated ? 2 * args.cols : args.cols;
-  const bf16 *x =
-      static_cast<const bf16 *>(args.x) + from.row() * pitch + from.col();
+  const int64_t start = from.row() * args.pitch + from.col();
+  const bf16 *x = static_cast<const bf16 *>(args.x) + start;
+  const bf16 *second = static_cast<const bf16 *>(args.second) + start;
   const bf16 *dy =
       static_cast<const bf16 *>(args.dy) + from.row() * args.cols + from.col();
   auto &scratch = *reinterpret_cast<SlotScratch *>(dynamicShared);
   auto *tiles =
       reinterpret_cast<Chunk<bf16> *>(dynamicShared + sizeof(SlotScratch));
   Chunk<bf16> *slots = tiles + threadIdx.x;
-  copyTiles<kGated>(x, x + args.cols, pitch, from, slots);
+  copyTiles<kGated>(x, second, args.pitch, from, slots);
   // dy is loaded into registers two rows ahead.
   Chunk<bf16> ahead[2] = {Chunk<bf16>::load(dy),
                           Chunk<bf16>::load(dy + args.cols)};
@@ -358,42 +409,57 @@ activationBackwardQuantizeWhole(const ActivationQuantizeArgs &args) {
   }
   quantizeSlots<F8, kGated ? 2 : 1>(
       slots, scratch, reinterpret_cast<uint8_t *>(tiles), rowTile, colTile,
-      args.colTiles, args.rows, pitch, args.out, args.pow2, args.epsilon);
+      args.rows, args.outPitch,
+      [&](int t) -> const QuantizeOutputs & { return castOf(args, t).out; },
+      args.pow2, args.epsilon);
 }
 
-/// The general kernels compute tiles of y, or of all of dx, element by element.
-/// Per-tensor casts have a scale.
-template <typename T, typename F8, typename Element>
-__device__ __forceinline__ void
-activationQuantizeGeneral(const ActivationQuantizeArgs &args,
-                          const Element &element, int64_t cols) {
-  const TilePosition<false> at(blockIdx.x / args.colTiles,
-                               blockIdx.x % args.colTiles, args.rows, cols);
-  Tile<T> tile;
-  loadTileGeneral<T>(element, at, tile);
-  if (!args.scale)
-    quantizeTile1x128<T, F8, false>(tile, at, args.out, args.pow2, args.epsilon,
+/// Quantises a tile of T as `cast` says. Per-tensor casts have a scale.
+template <typename T, typename F8>
+__device__ __forceinline__ void quantizeGeneral(const QuantizeArgs &cast,
+                                                const TilePosition<false> &at,
+                                                const Tile<T> &tile) {
+  if (!cast.scale)
+    quantizeTile1x128<T, F8, false>(tile, at, cast.out, cast.pow2, cast.epsilon,
                                     tileShared());
-  else if (args.amax)
-    quantizeTensorTile<F8, false, true>(args, at, tile);
+  else if (cast.amax)
+    quantizeTensorTile<F8, false, true>(cast, at, tile);
   else
-    quantizeTensorTile<F8, false, false>(args, at, tile);
+    quantizeTensorTile<F8, false, false>(cast, at, tile);
 }
 
 template <typename T, typename F8>
 __device__ __forceinline__ void
 forwardGeneral(const ActivationQuantizeArgs &args) {
   const Activation<kGatedKinds> act(args.act); // any kind
-  activationQuantizeGeneral<T, F8>(args, ForwardElement<T>(args, act),
-                                   args.cols);
+  const TilePosition<false> at(blockIdx.x / args.colTiles,
+                               blockIdx.x % args.colTiles, args.rows,
+                               args.cols);
+  Tile<T> tile;
+  loadTileGeneral<T>(ForwardElement<T>(args, act), at, tile);
+  quantizeGeneral<T, F8>(args, at, tile);
 }
+
+/// Computes a tile of all of dx, or of both gradients if they are apart.
 template <typename T, typename F8>
 __device__ __forceinline__ void
 backwardGeneral(const ActivationQuantizeArgs &args) {
   const Activation<kGatedKinds> act(args.act); // any kind
-  activationQuantizeGeneral<T, F8>(args, BackwardElement<T>(args, act),
-                                   isGatedKind(act.kind) ? 2 * args.cols
-                                                         : args.cols);
+  const BackwardElement<T> element(args, act);
+  const TilePosition<false> at(blockIdx.x / args.colTiles,
+                               blockIdx.x % args.colTiles, args.rows,
+                               args.outPitch);
+  Tile<T> tile;
+  loadTileGeneral<T>(element, at, tile);
+  quantizeGeneral<T, F8>(args, at, tile);
+  if (!isGatedKind(act.kind) || args.outPitch != args.cols)
+    return;
+  // Every thread has read what the first tile shares.
+  __syncthreads();
+  loadTileGeneral<T>(
+      [&](int64_t row, int64_t col) { return element(row, col + args.cols); },
+      at, tile);
+  quantizeGeneral<T, F8>(args.other, at, tile);
 }
 
 } // namespace

@@ -57,6 +57,10 @@ struct ActivationQuantizeArgs : QuantizeArgs {
   const void *second; // of gated kinds; `x` is the first half
   int64_t pitch;      // of rows of x and of `second`
   ActivationKind act;
+  // Of gated kinds, backward only: how the gradient of `second` is cast. It has
+  // a scale and an amax of its own, or those of the gradient of x.
+  QuantizeArgs other;
+  int64_t outPitch; // of rows of both gradients
 };
 
 /// Casts the gradient of logits, which takes the place of `x`.

@@ -97,7 +97,7 @@ __device__ __forceinline__ void dequantizeTile(const DequantizeArgs &stack) {
                      ? *reinterpret_cast<const uint2 *>(data + i * args.rows)
                      : make_uint2(0, 0);
     TileShared &shared = tileShared();
-    stageTransposed(bytes, at, shared);
+    stageTransposed(bytes, at, shared.stage);
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < kTileRows; ++i)

@@ -80,14 +80,14 @@ __device__ __forceinline__ void convertTile(const Tile<bf16> &tile,
   }
 }
 
-/// Quantises tile (rowTile, colTile) of a matrix of whole tiles from the
-/// thread's `slots`. The second of two tiles is `tileStep` tiles to the right.
-template <typename F8, int kTiles>
+/// Quantises tile (rowTile, colTile) of `kTiles` matrices of whole tiles from
+/// the thread's `slots`. out(t) has the outputs of matrix t, whose rows are
+/// `cols` bytes apart.
+template <typename F8, int kTiles, typename Outputs>
 __device__ __forceinline__ void
 quantizeSlots(Chunk<bf16> *slots, SlotScratch &scratch, uint8_t *stages,
-              uint32_t rowTile, uint32_t colTile, uint32_t tileStep,
-              int64_t rows, int64_t cols, const QuantizeOutputs &out, bool pow2,
-              float epsilon) {
+              uint32_t rowTile, uint32_t colTile, int64_t rows, int64_t cols,
+              const Outputs &out, bool pow2, float epsilon) {
   const TilePosition<true> at(rowTile, colTile, rows, cols);
   Tile<bf16> tile;
 #pragma unroll 1
@@ -101,7 +101,6 @@ quantizeSlots(Chunk<bf16> *slots, SlotScratch &scratch, uint8_t *stages,
   const int index = threadIdx.x % kTile;
 #pragma unroll 1
   for (int t = 0; t < kTiles; ++t) {
-    const int64_t twin = static_cast<int64_t>(t) * tileStep;
     // Half of the threads compute the scale of a row each, the others of a
     // column.
     const bool isRow = threadIdx.x < kTile;
@@ -109,23 +108,21 @@ quantizeSlots(Chunk<bf16> *slots, SlotScratch &scratch, uint8_t *stages,
                              : colAmax<bf16>(index, scratch.partial[t]);
     const float scale = blockScale<bf16, F8>(amax, pow2, epsilon);
     (isRow ? scratch.rowScale : scratch.colScale)[t][index] = scale;
-    const int64_t entry =
-        isRow ? (at.colTile() + twin) * rows + at.row0 + index
-              : at.rowTile() * cols + at.col0 + twin * kTile + index;
-    (isRow ? out.rowScale : out.colScale)[entry] = __frcp_rn(scale);
+    const int64_t entry = isRow ? at.colTile() * rows + at.row0 + index
+                                : at.rowTile() * cols + at.col0 + index;
+    (isRow ? out(t).rowScale : out(t).colScale)[entry] = __frcp_rn(scale);
   }
   loadSlots(slots, tile);
   // 2: every scale is complete, and every thread has read its slots of the
   // first tile.
   __syncthreads();
-  uint8_t *row = out.row + at.row() * cols + at.col();
+  const int64_t first = at.row() * cols + at.col();
   uint8_t *stage = stages + stageOffset(at.tx * kChunk, at.ty * kTileRows);
 #pragma unroll
   for (int t = 0; t < kTiles; ++t) {
     convertTile<F8>(tile, scratch.rowScale[t] + at.ty * kTileRows,
-                    scratch.colScale[t] + at.tx * kChunk,
-                    row + static_cast<int64_t>(t) * tileStep * kTile, cols,
-                    stage + t * (kTile * kTile));
+                    scratch.colScale[t] + at.tx * kChunk, out(t).row + first,
+                    cols, stage + t * (kTile * kTile));
     if (t + 1 < kTiles)
       loadSlots(slots + kTwin, tile);
   }
@@ -133,9 +130,7 @@ quantizeSlots(Chunk<bf16> *slots, SlotScratch &scratch, uint8_t *stages,
   __syncthreads();
 #pragma unroll 1
   for (int t = 0; t < kTiles; ++t)
-    storeStage<true>(out.col +
-                         static_cast<int64_t>(t) * tileStep * kTile * rows,
-                     rows, at, stages + t * (kTile * kTile));
+    storeStage<true>(out(t).col, rows, at, stages + t * (kTile * kTile));
 }
 
 } // namespace te::rt::cuda

@@ -43,23 +43,21 @@ __device__ __forceinline__ QuantizeOutputs outputsOf(const QuantizeArgs &args) {
           .colPitch = args.out.colPitch};
 }
 
-/// Quantises a tile with the scale of its matrix, which `out` gets.
-template <typename F8, bool kAligned, typename T, typename Position>
-__device__ __forceinline__ void castTensorTile(const QuantizeArgs &args,
-                                               const Position &at,
-                                               const Tile<T> &tile) {
+/// The scale of the matrix of this block. Its outputs get the inverse.
+template <typename F8>
+__device__ __forceinline__ float scaleOf(const QuantizeArgs &args,
+                                         const QuantizeOutputs &out) {
   float scale = args.scale[blockIdx.y];
   if (args.fromAmax)
     scale = math::computeScale(scale, F8::max, args.pow2, args.epsilon,
                                math::kFloatMax);
-  const QuantizeOutputs out = outputsOf(args);
   if (blockIdx.x == 0 && threadIdx.x == 0) {
     if (out.rowScale)
       *out.rowScale = __frcp_rn(scale);
     if (out.colScale)
       *out.colScale = __frcp_rn(scale);
   }
-  quantizeTileUniform<T, F8, kAligned>(tile, at, out, scale, tileShared());
+  return scale;
 }
 
 /// Quantises a tile with the scale of its matrix, and measures its amax if
@@ -69,12 +67,14 @@ template <typename F8, bool kAligned, bool kMeasures, typename T,
 __device__ __forceinline__ void quantizeTensorTile(const QuantizeArgs &args,
                                                    const Position &at,
                                                    const Tile<T> &tile) {
+  const QuantizeOutputs out = outputsOf(args);
+  const float scale = scaleOf<F8>(args, out);
   if constexpr (kMeasures) {
     const float amax = tileAmax(tile, tileShared());
     if (threadIdx.x == 0)
       finishAmax(amax, args.amaxSlot, args.amax);
   }
-  castTensorTile<F8, kAligned>(args, at, tile);
+  quantizeTileUniform<T, F8, kAligned>(tile, at, out, scale, tileShared());
 }
 
 } // namespace te::rt::cuda

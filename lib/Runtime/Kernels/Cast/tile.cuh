@@ -211,17 +211,15 @@ __device__ __forceinline__ void storeStage(uint8_t *col, int64_t pitch,
   }
 }
 
-/// Writes the thread's bytes, eight rows of eight, to the transposed stage.
+/// Writes the thread's bytes, eight rows of eight, to a transposed stage.
 template <typename Position>
-__device__ __forceinline__ void stageTransposed(uint2 (&bytes)[kTileRows],
-                                                const Position &at,
-                                                TileShared &shared) {
+__device__ __forceinline__ void
+stageTransposed(uint2 (&bytes)[kTileRows], const Position &at, uint8_t *stage) {
   transposeBytes(bytes[0].x, bytes[1].x, bytes[2].x, bytes[3].x);
   transposeBytes(bytes[0].y, bytes[1].y, bytes[2].y, bytes[3].y);
   transposeBytes(bytes[4].x, bytes[5].x, bytes[6].x, bytes[7].x);
   transposeBytes(bytes[4].y, bytes[5].y, bytes[6].y, bytes[7].y);
-  uint8_t *stage =
-      shared.stage + stageOffset(at.tx * kChunk, at.ty * kTileRows);
+  stage += stageOffset(at.tx * kChunk, at.ty * kTileRows);
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
     *reinterpret_cast<uint2 *>(stage + j * kTile) =
@@ -497,15 +495,10 @@ struct RowCast {
   uint32_t kept;
 };
 
-/// Quantises the thread's row i with rowCast(i). The bytes of the column
-/// usage are those of the row usage, transposed.
-template <typename T, typename F8, bool kAligned, typename Position,
-          typename GetRowCast>
+/// Quantises the thread's row i with rowCast(i).
+template <typename F8, typename T, typename GetRowCast>
 __device__ __forceinline__ void
-quantizeTileByRows(const Tile<T> &tile, const Position &at,
-                   const QuantizeOutputs &out, GetRowCast rowCast,
-                   TileShared &shared) {
-  uint2 bytes[kTileRows];
+packRows(const Tile<T> &tile, GetRowCast rowCast, uint2 (&bytes)[kTileRows]) {
 #pragma unroll
   for (int i = 0; i < kTileRows; ++i) {
     const auto [scale, kept] = rowCast(i);
@@ -516,11 +509,23 @@ quantizeTileByRows(const Tile<T> &tile, const Position &at,
     bytes[i].y =
         F8::pack(x[4] * scale, x[5] * scale, x[6] * scale, x[7] * scale) & kept;
   }
+}
+
+/// Quantises a tile as packRows does. The bytes of the column usage are those
+/// of the row usage, transposed.
+template <typename T, typename F8, bool kAligned, typename Position,
+          typename GetRowCast>
+__device__ __forceinline__ void
+quantizeTileByRows(const Tile<T> &tile, const Position &at,
+                   const QuantizeOutputs &out, GetRowCast rowCast,
+                   TileShared &shared) {
+  uint2 bytes[kTileRows];
+  packRows<F8>(tile, rowCast, bytes);
   if (out.row)
     storeRows<kAligned>(out.row, bytes, at, shared);
   if (!out.col)
     return;
-  stageTransposed(bytes, at, shared);
+  stageTransposed(bytes, at, shared.stage);
   __syncthreads();
   storeStage<kAligned>(out.col, out.colPitch, at, shared.stage);
 }

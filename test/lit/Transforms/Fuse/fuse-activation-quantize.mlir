@@ -3,7 +3,9 @@
 
 // REMARK-DAG: [Passed] activation-quantize{{.*}}Function=pair
 // REMARK-DAG: [Passed] activation-quantize{{.*}}Function=backward
-// REMARK-DAG: [Missed] activation-quantize{{.*}}Function=gated{{.*}}Reason="it has a second gradient"
+// REMARK-DAG: [Passed] activation-quantize{{.*}}Function=gated
+// REMARK-DAG: [Passed] activation-quantize{{.*}}Function=gated_scales
+// REMARK-DAG: [Missed] activation-quantize{{.*}}Function=gates_differ{{.*}}Reason="its two gradients are cast differently"
 // REMARK-DAG: [Missed] activation-quantize{{.*}}Function=result_has_another_reader{{.*}}Reason="'te.residual' reads the result too"
 // REMARK-DAG: [Passed] activation-quantize{{.*}}Function=given_scale
 // REMARK-DAG: [Missed] activation-quantize{{.*}}Function=own_amax{{.*}}Reason="its scale is not known before"
@@ -29,17 +31,38 @@ func.func @backward(%dy: tensor<32x128xbf16>, %x: tensor<32x128xbf16>) -> !te.sc
   return %q : !te.scaled<32x128xf8E5M2, block_1x128, contract = 1>
 }
 
-// Two halves in separate tensors are fused in the forward. Their gradients are two tensors.
+// Two halves in separate tensors have two gradients.
 // CHECK-LABEL: func.func @gated
 // CHECK-NEXT: te.activation_quantize <swiglu> %{{.*}}, %{{.*}} : tensor<32x128xbf16>, tensor<32x128xbf16> -> !te.scaled
-// CHECK-NEXT: te.activation_backward <swiglu>
-// CHECK-NEXT: te.quantize
-func.func @gated(%dy: tensor<32x128xbf16>, %x: tensor<32x128xbf16>, %g: tensor<32x128xbf16>) -> (!te.scaled<32x128xf8E4M3FN, block_1x128, contract = 1>, !te.scaled<32x128xf8E5M2, block_1x128, contract = 1>) {
+// CHECK-NEXT: %[[D:.*]], %[[G:.*]]:2 = te.activation_backward_quantize <swiglu> %{{.*}}, %{{.*}}, %{{.*}} : tensor<32x128xbf16>, tensor<32x128xbf16>, tensor<32x128xbf16> -> !te.scaled<32x128xf8E5M2, block_1x128, contract = 1> gate !te.scaled<32x128xf8E5M2, block_1x128, contract = 0>, !te.scaled<32x128xf8E5M2, block_1x128, contract = 1>
+// CHECK-NEXT: return %{{.*}}, %[[D]], %[[G]]#0, %[[G]]#1
+func.func @gated(%dy: tensor<32x128xbf16>, %x: tensor<32x128xbf16>, %g: tensor<32x128xbf16>) -> (!te.scaled<32x128xf8E4M3FN, block_1x128, contract = 1>, !te.scaled<32x128xf8E5M2, block_1x128, contract = 1>, !te.scaled<32x128xf8E5M2, block_1x128, contract = 0>, !te.scaled<32x128xf8E5M2, block_1x128, contract = 1>) {
   %y = te.activation <swiglu> %x, %g : tensor<32x128xbf16>, tensor<32x128xbf16> -> tensor<32x128xbf16>
   %q = te.quantize %y : tensor<32x128xbf16> -> !te.scaled<32x128xf8E4M3FN, block_1x128, contract = 1>
   %dx, %dg = te.activation_backward <swiglu> %dy, %x, %g : tensor<32x128xbf16>, tensor<32x128xbf16>, tensor<32x128xbf16> gate tensor<32x128xbf16>
   %d = te.quantize %dx : tensor<32x128xbf16> -> !te.scaled<32x128xf8E5M2, block_1x128, contract = 1>
-  return %q, %d : !te.scaled<32x128xf8E4M3FN, block_1x128, contract = 1>, !te.scaled<32x128xf8E5M2, block_1x128, contract = 1>
+  %e:2 = te.quantize %dg : tensor<32x128xbf16> -> !te.scaled<32x128xf8E5M2, block_1x128, contract = 0>, !te.scaled<32x128xf8E5M2, block_1x128, contract = 1>
+  return %q, %d, %e#0, %e#1 : !te.scaled<32x128xf8E4M3FN, block_1x128, contract = 1>, !te.scaled<32x128xf8E5M2, block_1x128, contract = 1>, !te.scaled<32x128xf8E5M2, block_1x128, contract = 0>, !te.scaled<32x128xf8E5M2, block_1x128, contract = 1>
+}
+
+// CHECK-LABEL: func.func @gated_scales
+// CHECK-SAME: %[[S:[a-z0-9]*]]: tensor<f32>, %[[T:[a-z0-9]*]]: tensor<f32>)
+// CHECK-NEXT: %{{.*}}, %{{.*}}, %[[A:.*]], %[[B:.*]] = te.activation_backward_quantize <swiglu> %{{.*}}, %{{.*}}, %{{.*}} scale %[[S]] gate_scale %[[T]] : {{.*}} amax tensor<f32> gate_amax tensor<f32>
+// CHECK-NEXT: return %{{.*}}, %{{.*}}, %[[A]], %[[B]]
+func.func @gated_scales(%dy: tensor<32x128xbf16>, %x: tensor<32x128xbf16>, %g: tensor<32x128xbf16>, %s: tensor<f32>, %t: tensor<f32>) -> (!te.scaled<32x128xf8E5M2, per_tensor, contract = 1>, !te.scaled<32x128xf8E5M2, per_tensor, contract = 1>, tensor<f32>, tensor<f32>) {
+  %dx, %dg, %a = te.activation_backward <swiglu> %dy, %x, %g : tensor<32x128xbf16>, tensor<32x128xbf16>, tensor<32x128xbf16> gate tensor<32x128xbf16> amax tensor<f32>
+  %d = te.quantize %dx scale %s : tensor<32x128xbf16> -> !te.scaled<32x128xf8E5M2, per_tensor, contract = 1>
+  %e, %b = te.quantize %dg scale %t : tensor<32x128xbf16> -> !te.scaled<32x128xf8E5M2, per_tensor, contract = 1> amax tensor<f32>
+  return %d, %e, %a, %b : !te.scaled<32x128xf8E5M2, per_tensor, contract = 1>, !te.scaled<32x128xf8E5M2, per_tensor, contract = 1>, tensor<f32>, tensor<f32>
+}
+
+// CHECK-LABEL: func.func @gates_differ
+// CHECK-NOT: te.activation_backward_quantize
+func.func @gates_differ(%dy: tensor<32x128xbf16>, %x: tensor<32x128xbf16>, %g: tensor<32x128xbf16>) -> (!te.scaled<32x128xf8E5M2, block_1x128, contract = 1>, !te.scaled<32x128xf8E4M3FN, block_1x128, contract = 1>) {
+  %dx, %dg = te.activation_backward <swiglu> %dy, %x, %g : tensor<32x128xbf16>, tensor<32x128xbf16>, tensor<32x128xbf16> gate tensor<32x128xbf16>
+  %d = te.quantize %dx : tensor<32x128xbf16> -> !te.scaled<32x128xf8E5M2, block_1x128, contract = 1>
+  %e = te.quantize %dg : tensor<32x128xbf16> -> !te.scaled<32x128xf8E4M3FN, block_1x128, contract = 1>
+  return %d, %e : !te.scaled<32x128xf8E5M2, block_1x128, contract = 1>, !te.scaled<32x128xf8E4M3FN, block_1x128, contract = 1>
 }
 
 // The high-precision result is saved, so it must be stored and is not fused.
