@@ -82,7 +82,7 @@ def TE_RouterTopKBackwardOp
 
 def TE_PermuteOp
     : TE_PureOp<"permute",
-        TE_Axes<(axes "t c":$x, "t k":$ids), (axes "~t c":$y)>,
+        TE_Axes<(axes "t c":$x, "t k":$ids, "t":$used), (axes "~t c":$y)>,
         [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>,
          DeclareOpInterfaceMethods<TE_ZeroPaddedOpInterface>]> {
   let summary = "group rows by expert";
@@ -98,6 +98,11 @@ def TE_PermuteOp
     entry, or -1 if it was dropped. `entry_of` is the entry of each row, or -1 if
     the row belongs to no group.
 
+    Tokens whose element of `used` is 0 have no entries: they are in no group, take
+    no capacity and are not counted in `dropped`, whatever `x` and `ids` contain
+    there, and their `row_of` is -1. `te-zero-unused` adds `used` where the rows of
+    `x` are those of a te.zero_unused.
+
     No entry is dropped if there is no capacity and `y` has at least
     `tokens * k + groups * (alignment - 1)` rows.
 
@@ -110,6 +115,7 @@ def TE_PermuteOp
     2. (permute-c2) `alignment` is positive and divides the rows of `y`.
     3. (permute-c3) `capacity` is not negative; 0 means no capacity.
     4. (permute-c4) with `padded`, `capacity` is positive and a multiple of `alignment`, and `y` has `capacity` rows for each expert.
+    5. (permute-c5) `used` is `[tokens]`.
 
     Example:
 
@@ -121,6 +127,7 @@ def TE_PermuteOp
   }];
   let arguments = (ins Arg<TE_HPMatrix, "[tokens, columns]">:$x,
                        Arg<TE_IdMatrix, "experts of each token">:$ids,
+                       Arg<Optional<TE_F32Vector>, "0 for tokens that are not used">:$used,
                        I64Attr:$alignment,
                        DefaultValuedAttr<I64Attr, "0">:$capacity,
                        UnitAttr:$padded);
@@ -130,8 +137,8 @@ def TE_PermuteOp
                       Res<TE_IdVector, "the entry of each row">:$entry_of,
                       Res<TE_I32Scalar, "entries not taken">:$dropped);
   let assemblyFormat = [{
-    $x `,` $ids attr-dict `:` type($x) `,` type($ids) `->` type($y) `,`
-    type($group_sizes) `,` type($row_of) `,` type($entry_of)
+    $x `,` $ids (`used` $used^ `:` type($used))? attr-dict
+    `:` type($x) `,` type($ids) `->` type($y) `,` type($group_sizes) `,` type($row_of) `,` type($entry_of)
   }];
   let hasVerifier = 1;
 }

@@ -52,7 +52,11 @@ void moe_route(const moe_route_params &p, void *const *buffers) {
   auto *sizes = static_cast<int32_t *>(buffers[b::group_sizes]);
   auto *rowOf = static_cast<int32_t *>(buffers[b::row_of]);
   auto *entryOf = static_cast<int32_t *>(buffers[b::entry_of]);
+  const auto *used = static_cast<const float *>(buffers[b::used]);
   const int64_t entries = p.tokens * p.k;
+  auto exists = [&](int64_t entry) {
+    return !used || used[entry / p.k] != 0.0f;
+  };
   std::fill_n(rowOf, entries, -1);
   std::fill_n(entryOf, p.rows, -1);
   int64_t begin = 0, taken = 0;
@@ -61,7 +65,7 @@ void moe_route(const moe_route_params &p, void *const *buffers) {
     for (int64_t i = 0; i < entries; ++i) {
       const bool fits =
           (p.capacity == 0 || size < p.capacity) && begin + size < p.rows;
-      if (ids[i] != g || !fits)
+      if (ids[i] != g || !fits || !exists(i))
         continue;
       rowOf[i] = static_cast<int32_t>(begin + size);
       entryOf[begin + size] = static_cast<int32_t>(i);
@@ -73,8 +77,11 @@ void moe_route(const moe_route_params &p, void *const *buffers) {
       sizes[g] = static_cast<int32_t>(p.capacity);
     begin = groupRows(begin, sizes[g], p.rows, p.alignment).next;
   }
+  int64_t all = 0;
+  for (int64_t i = 0; i < entries; ++i)
+    all += exists(i);
   *static_cast<int32_t *>(buffers[b::dropped]) =
-      static_cast<int32_t>(entries - taken);
+      static_cast<int32_t>(all - taken);
 }
 
 void moe_permute(const moe_permute_params &p, void *const *buffers) {

@@ -21,6 +21,7 @@ LogicalResult te::emitLaunches(PermuteOp permute, LaunchEmitter &emitter) {
                  .i64("capacity", permute.getCapacity())
                  .i32("padded", permute.getPadded())
                  .in(permute.getIds())
+                 .in(permute.getUsed())
                  .out(permute.getGroupSizes())
                  .out(permute.getRowOf())
                  .out(permute.getEntryOf())

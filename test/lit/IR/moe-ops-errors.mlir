@@ -73,6 +73,14 @@ func.func @permute_c4_without(%x: tensor<4x8xf32>, %i: tensor<4x2xi32>) {
 
 // -----
 
+func.func @permute_c5(%x: tensor<4x8xf32>, %i: tensor<4x2xi32>, %u: tensor<8xf32>) {
+  // expected-error @below {{expected 'used' to have shape 4, but got 8}}
+  %y, %s, %r, %e, %d = te.permute %x, %i used %u : tensor<8xf32> {alignment = 16 : i64} : tensor<4x8xf32>, tensor<4x2xi32> -> tensor<32x8xf32>, tensor<3xi32>, tensor<8xi32>, tensor<32xi32>
+  return
+}
+
+// -----
+
 func.func @unpermute_c1(%y: tensor<32x8xf32>, %r: tensor<8xi32>, %e: tensor<16xi32>) {
   // expected-error @below {{expected 'entry_of' to have shape 32, but got 16}}
   %o = te.unpermute %y, %r, %e : tensor<32x8xf32>, tensor<8xi32>, tensor<16xi32> -> tensor<4x8xf32>

@@ -185,27 +185,42 @@ TEST_P(Moe, RouterGradientIsTheDerivative) {
     }
 }
 
+/// Every third token is not used; the mask of others is any number but 0.
+std::vector<float> someUsed() {
+  std::vector<float> used(kTokens);
+  for (int64_t t = 0; t < kTokens; ++t)
+    used[t] = t % 3 != 1   ? 1.0f / static_cast<float>(t - 8)
+              : t % 2 == 0 ? 0.0f
+                           : -0.0f;
+  return used;
+}
+
 TEST_P(Moe, RoutingGivesEveryEntryItsRow) {
-  for (uint32_t seed : {0u, 5u})
+  const std::vector<float> used = someUsed();
+  for (auto [seed, masked] :
+       {std::pair(0u, false), {5u, false}, {0u, true}, {5u, true}})
     for (int64_t alignment : {1, 16})
       for (int64_t capacity : {0, 4})
         for (int64_t rows : {kTokens * kChoices + kExperts * 16, int64_t{64}}) {
           rows = rows / alignment * alignment;
           std::vector<int32_t> ids = someIds(seed);
           ids[3] = -1, ids[7] = kExperts;
+          auto exists = [&, masked = masked](size_t entry) {
+            return !masked || used[entry / kChoices] != 0;
+          };
           std::vector<int32_t> sizes(kExperts), rowOf(ids.size()),
               entryOf(rows), dropped(1);
-          device().run(
-              TE_PLAN(moe_route, kTokens, kChoices, kExperts, rows, alignment,
-                      capacity, 0),
-              {in(ids), out(sizes), out(rowOf), out(entryOf), out(dropped)});
+          device().run(TE_PLAN(moe_route, kTokens, kChoices, kExperts, rows,
+                               alignment, capacity, 0),
+                       {in(ids), masked ? in(used) : none(), out(sizes),
+                        out(rowOf), out(entryOf), out(dropped)});
           // A walk over the entries for each expert.
           std::vector<int32_t> wantedRow(ids.size(), -1), wantedEntry(rows, -1);
           int64_t start = 0, taken = 0;
           for (int32_t g = 0; g < kExperts; ++g) {
             int64_t place = start;
             for (size_t i = 0; i < ids.size(); ++i)
-              if (ids[i] == g && place < rows &&
+              if (ids[i] == g && exists(i) && place < rows &&
                   (capacity == 0 || place - start < capacity)) {
                 wantedRow[i] = static_cast<int32_t>(place);
                 wantedEntry[place++] = static_cast<int32_t>(i);
@@ -216,13 +231,17 @@ TEST_P(Moe, RoutingGivesEveryEntryItsRow) {
           }
           EXPECT_EQ(rowOf, wantedRow);
           EXPECT_EQ(entryOf, wantedEntry);
-          EXPECT_EQ(dropped[0], static_cast<int64_t>(ids.size()) - taken);
+          int64_t all = 0;
+          for (size_t i = 0; i < ids.size(); ++i)
+            all += exists(i);
+          EXPECT_EQ(dropped[0], all - taken);
         }
 }
 
 // Groups of a fixed size, including an expert without entries and one with all
 // of them.
 TEST_P(Moe, PaddedGroupsHaveTheirCapacity) {
+  const std::vector<float> used = someUsed();
   for (int64_t experts : {5, 70})
     for (int64_t capacity : {16, 48, 128}) {
       const int64_t rows = experts * capacity;
@@ -235,12 +254,15 @@ TEST_P(Moe, PaddedGroupsHaveTheirCapacity) {
           dropped(1);
       device().run(
           TE_PLAN(moe_route, kTokens, kChoices, experts, rows, 16, capacity, 1),
-          {in(ids), out(sizes), out(rowOf), out(entryOf), out(dropped)});
+          {in(ids), in(used), out(sizes), out(rowOf), out(entryOf),
+           out(dropped)});
       std::vector<int32_t> wantedRow(ids.size(), -1), wantedEntry(rows, -1);
       std::vector<int64_t> size(experts);
       int32_t lost = 0;
       for (size_t i = 0; i < ids.size(); ++i) {
         const int32_t g = ids[i];
+        if (used[i / kChoices] == 0)
+          continue;
         if (g < 0 || g >= experts || size[g] == capacity) {
           ++lost;
           continue;
@@ -267,10 +289,10 @@ TEST_P(Moe, RowsMoveThereAndBack) {
         const std::vector<int32_t> ids = someIds(1);
         std::vector<int32_t> sizes(kExperts), rowOf(ids.size()), entryOf(rows),
             dropped(1);
-        device().run(
-            TE_PLAN(moe_route, kTokens, kChoices, kExperts, rows, alignment, 8,
-                    0),
-            {in(ids), out(sizes), out(rowOf), out(entryOf), out(dropped)});
+        device().run(TE_PLAN(moe_route, kTokens, kChoices, kExperts, rows,
+                             alignment, 8, 0),
+                     {in(ids), none(), out(sizes), out(rowOf), out(entryOf),
+                      out(dropped)});
         ASSERT_GT(dropped[0], 0);
         const Array x(type, makeValues(kind, type, kTokens * cols, 24));
         const auto weights = makeValues("normal", TE_RT_F32, ids.size(), 25);

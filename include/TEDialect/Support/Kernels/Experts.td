@@ -31,16 +31,17 @@ def moe_route : Kernel<Experts> {
     Assigns the entries of a [tokens * k] list of expert ids to rows in group layout:
     entry i = token * k + slot becomes a row of group ids[i], in order of i. At most
     `capacity` entries of one expert (0: any number), and no more than fit in `rows`,
-    get a row. An entry with an id outside [0, groups) gets none. row_of[i] is the row
-    of an entry, or -1 if it has none. entry_of[r] is the entry of a row, or -1 for
+    get a row. An entry with an id outside [0, groups) gets none. Tokens whose `used` is 0
+    have no entries. row_of[i] is the row
+    of entry i, or -1 if it has none. entry_of[r] is the entry of a row, or -1 for
     padding. dropped counts the entries without a row. With `padded`, every group has
     `capacity` rows and every group_sizes[g] is `capacity`: rows is groups * capacity,
     and capacity is a multiple of the alignment.
   }];
   let Parameters = (parameters Dim:$tokens, Count:$k, Count:$groups, Dim:$rows, Count:$alignment,
                                Dim:$capacity, Flag:$padded);
-  let Buffers = (buffers In<["tokens", "k"], "i32">:$ids, Out<["groups"], "i32">:$group_sizes,
-                         Out<["tokens", "k"], "i32">:$row_of, Out<["rows"], "i32">:$entry_of,
+  let Buffers = (buffers In<["tokens", "k"], "i32">:$ids, InOpt<["tokens"], "f32">:$used,
+                         Out<["groups"], "i32">:$group_sizes, Out<["tokens", "k"], "i32">:$row_of, Out<["rows"], "i32">:$entry_of,
                          Out<["1"], "i32">:$dropped);
   let Relations = [Entries<"tokens", "k">];
   let HasRule = 1;

@@ -64,6 +64,10 @@ LogicalResult PermuteOp::verify() {
                          {x[0] * ids[1]})) ||
       failed(verifyShape(*this, "entry_of", getEntryOf().getType(), {y[0]})))
     return failure();
+  // permute-c5
+  if (getUsed() &&
+      failed(verifyShape(*this, "used", getUsed().getType(), {x[0]})))
+    return failure();
   // permute-c3
   if (static_cast<int64_t>(getCapacity()) < 0)
     return emitOpError() << "expected 'capacity' not to be negative, but got "

@@ -70,12 +70,11 @@ Status plan_moe_route(const CudaDevice &device, const moe_route_params &params,
   namespace b = moe_route_buffers;
   // Shared memory for the counts limits the number of warps.
   const int64_t segments = std::min<int64_t>(
-      kMostRouteSharedBytes / 4 / params.groups - 1, kMoeRouteBlock / 32);
+      (kMostRouteSharedBytes / 4 - 1) / params.groups - 1, kMoeRouteBlock / 32);
   if (segments < 1)
-    return {TE_RT_UNSUPPORTED, "moe_route: expected at most " +
-                                   std::to_string(kMostRouteSharedBytes / 8) +
-                                   " 'groups', but got " +
-                                   std::to_string(params.groups)};
+    return {TE_RT_UNSUPPORTED,
+            "moe_route: expected at most " + std::to_string(kMostRouteGroups) +
+                " 'groups', but got " + std::to_string(params.groups)};
   LaunchConfig config;
   TE_RT_RETURN_IF_FAILED(
       config.find(device, "te_moe_route",
@@ -84,11 +83,13 @@ Status plan_moe_route(const CudaDevice &device, const moe_route_params &params,
   *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
     MoeRouteArgs args{};
     args.ids = as<const int32_t>(buffers[b::ids]);
+    args.used = as<const float>(buffers[b::used]);
     args.sizes = as<int32_t>(buffers[b::group_sizes]);
     args.rowOf = as<int32_t>(buffers[b::row_of]);
     args.entryOf = as<int32_t>(buffers[b::entry_of]);
     args.dropped = as<int32_t>(buffers[b::dropped]);
     args.entries = params.tokens * params.k;
+    args.k = params.k;
     args.groups = params.groups;
     args.rows = params.rows;
     args.alignment = params.alignment;

@@ -28,11 +28,12 @@ struct RouterBackwardArgs {
 
 struct MoeRouteArgs {
   const int32_t *ids; // [entries]
+  const float *used;  // [entries / k] or null
   int32_t *sizes;     // [groups]
   int32_t *rowOf;     // [entries], all bits set before
   int32_t *entryOf;   // [rows], all bits set before
   int32_t *dropped;   // [1]
-  int64_t entries, groups, rows, alignment, capacity;
+  int64_t entries, k, groups, rows, alignment, capacity;
   uint32_t segments; // of the entries, one to a warp
   int32_t padded;    // every group has `capacity` rows
 };
@@ -67,12 +68,15 @@ inline constexpr int kMoeBlock = 256;
 inline constexpr int kRouterBlock = 32;
 /// Threads of the one block that routes.
 inline constexpr int kMoeRouteBlock = 1024;
-/// Dynamic shared memory of that block: the start of each group, and the number
-/// of its entries in each segment.
+/// Dynamic shared memory of that block: how many entries are of tokens that are
+/// not used, the start of each group, and the number of its entries in each
+/// segment.
 constexpr int64_t routeSharedBytes(int64_t groups, int64_t segments) {
-  return (segments + 1) * groups * 4;
+  return (1 + (segments + 1) * groups) * 4;
 }
 inline constexpr int64_t kMostRouteSharedBytes = 227 * 1024;
+/// The groups for which there is one segment.
+inline constexpr int64_t kMostRouteGroups = (kMostRouteSharedBytes / 4 - 1) / 2;
 
 } // namespace te::rt::cuda
 

@@ -17,9 +17,13 @@
 
 namespace te::rt::cuda {
 
+/// In place of a group: of entries whose id is that of no expert, and of those
+/// of tokens that are not used.
+constexpr uint32_t kNowhere = ~0u, kUnused = ~0u - 1;
+
 /// Calls visit(entry, group, peers) for the entries of a segment, 32 at a time
-/// and in order. Every lane calls it; the group is ~0 for entries that go
-/// nowhere. `peers` are the lanes with the same group.
+/// and in order. Every lane calls it. `peers` are the lanes with the same
+/// group.
 template <typename Visit>
 __device__ __forceinline__ void walkSegment(const MoeRouteArgs &args,
                                             uint32_t segment, Visit visit) {
@@ -35,7 +39,12 @@ __device__ __forceinline__ void walkSegment(const MoeRouteArgs &args,
     for (int i = 0; i < kBatch; ++i) {
       const int64_t entry = first + i * 32 + lane;
       const int32_t id = entry < end ? args.ids[entry] : -1;
-      group[i] = id >= 0 && id < args.groups ? static_cast<uint32_t>(id) : ~0u;
+      group[i] =
+          id >= 0 && id < args.groups ? static_cast<uint32_t>(id) : kNowhere;
+      if (args.used && entry < end &&
+          args.used[static_cast<uint32_t>(entry) /
+                    static_cast<uint32_t>(args.k)] == 0.0f)
+        group[i] = kUnused;
     }
 #pragma unroll
     for (int i = 0; i < kBatch; ++i)
@@ -48,7 +57,8 @@ __device__ __forceinline__ void route(const MoeRouteArgs &args,
                                       uint32_t *shared) {
   const auto groups = static_cast<uint32_t>(args.groups);
   const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  uint32_t *starts = shared, *counts = starts + groups;
+  uint32_t &unused = *shared;
+  uint32_t *starts = shared + 1, *counts = starts + groups;
   uint32_t *own = counts + warp * groups;
   const bool hasSegment = warp < args.segments;
   auto isFirst = [=](uint32_t peers) {
@@ -57,11 +67,15 @@ __device__ __forceinline__ void route(const MoeRouteArgs &args,
 
   for (uint32_t i = threadIdx.x; i < args.segments * groups; i += blockDim.x)
     counts[i] = 0;
+  if (threadIdx.x == 0)
+    unused = 0;
   __syncthreads();
   if (hasSegment)
     walkSegment(args, warp, [&](int64_t, uint32_t group, uint32_t peers) {
-      if (group != ~0u && isFirst(peers))
+      if (group < groups && isFirst(peers))
         own[group] += __popc(peers);
+      if (group == kUnused && isFirst(peers))
+        atomicAdd(&unused, __popc(peers));
       __syncwarp();
     });
   __syncthreads();
@@ -98,13 +112,14 @@ __device__ __forceinline__ void route(const MoeRouteArgs &args,
     const uint32_t below =
         scanLanes(taken, [](uint32_t a, uint32_t b) { return a + b; });
     if (lane == 31)
-      *args.dropped = static_cast<int32_t>(args.entries - (below + taken));
+      *args.dropped =
+          static_cast<int32_t>(args.entries - unused - (below + taken));
   }
   __syncthreads();
 
   if (hasSegment)
     walkSegment(args, warp, [&](int64_t entry, uint32_t group, uint32_t peers) {
-      const bool isThere = group != ~0u;
+      const bool isThere = group < groups;
       const uint32_t place =
           isThere ? own[group] + __popc(peers & ((1u << lane) - 1)) : 0;
       if (isThere && place < static_cast<uint32_t>(args.sizes[group])) {
