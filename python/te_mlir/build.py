@@ -41,6 +41,17 @@ class Value(NamedTuple):
         return type_text(self.shape, self.dtype)
 
 
+class Routed(NamedTuple):
+    """Rows by group, of `Function.permute`: the rows, the rows of each group, the row of each id, the id of each row, and
+    how many ids have no row. Without a row or id, these are -1."""
+
+    rows: Value
+    sizes: Value
+    row_of: Value
+    entry_of: Value
+    dropped: Value
+
+
 #: The element type of comparisons, which only a choice reads and which are never stored.
 TRUTH = "bool"
 
@@ -240,6 +251,56 @@ class Function:
             f"{x.type}, {w.type}, {sizes.type} -> {type_text(shape, x.dtype)}",
             f"{_names([x, w, sizes])}{_term('bias', bias)}",
             {"alignment": f"{alignment} : i64"},
+        )[0]
+
+    def router_topk(
+        self, logits: Value, k: int, sigmoid: bool = False, normalize: bool = False
+    ) -> tuple[Value, Value, Value]:
+        """The `k` experts of each token: ids [tokens, k] of int32, their probabilities, and scores [tokens, experts].
+
+        logits: [tokens, experts]. Scores are the softmax of logits, or their sigmoid, and have no gradient.
+        """
+        tokens, experts = logits.shape
+        results = [((tokens, k), "int32"), ((tokens, k), "float32"), ((tokens, experts), "float32")]
+        types = f"{logits.type} -> {', '.join(type_text(*each) for each in results)}"
+        flags = {name: "" for name, given in (("sigmoid", sigmoid), ("normalize", normalize)) if given}
+        ids, probs, scores = self.append("te.router_topk", [logits], results, types, attributes=flags)
+        return ids, probs, scores
+
+    def permute(self, x: Value, ids: Value, groups: int, alignment: int = 128, used: Value | None = None) -> Routed:
+        """The rows of x by group, which is the expert: x [tokens, columns], ids [tokens, k] of int32.
+
+        Each group starts at a multiple of `alignment`, and there are rows for any ids. Ids that are not from 0 to
+        `groups - 1`, and those of tokens whose element of `used` (float32 [tokens]) is 0, have no row.
+        """
+        tokens, k = ids.shape
+        rows = -(-(tokens * k + groups * (alignment - 1)) // alignment) * alignment
+        results = [((rows, x.shape[1]), x.dtype), ((groups,), "int32"), ((tokens * k,), "int32"), ((rows,), "int32")]
+        return Routed(
+            *self.append(
+                "te.permute",
+                [x, ids, used] if used else [x, ids],
+                [*results, ((), "int32")],
+                f"{_types([x, ids])} -> {', '.join(type_text(*each) for each in results)}",
+                f"{_names([x, ids])}{_term('used', used)}",
+                {"alignment": f"{alignment} : i64"},
+            )
+        )
+
+    def unpermute(self, y: Value, routed: Routed, probs: Value | None = None) -> Value:
+        """The sum of the rows that each token has in y, times `probs` [tokens, k]: [tokens, columns].
+
+        routed: the result of `permute`, whose rows y has. Without `probs`, each token has one row.
+        """
+        entries = routed.row_of.shape[0]
+        shape = (probs.shape[0] if probs else entries, y.shape[1])
+        maps = [routed.row_of, routed.entry_of]
+        return self.append(
+            "te.unpermute",
+            [y, *maps, probs] if probs else [y, *maps],
+            [(shape, y.dtype)],
+            f"{_types([y, *maps])} -> {type_text(shape, y.dtype)}",
+            f"{_names([y, *maps])}{_term('probs', probs)}",
         )[0]
 
     def grouped_product(self, x: Value, w: Value) -> Value:

@@ -291,7 +291,8 @@ def TE_GroupedBiasGradOp
 
 def TE_GroupedLinearOp
     : TE_PureOp<"grouped_linear",
-        TE_Axes<(axes "m k":$x, "g n k":$w, "g":$group_sizes, "g n":$bias), (axes "m n":$y)>,
+        TE_Axes<(axes "m k":$x, "g n k":$w, "g":$group_sizes, "g n":$bias), (axes "m n":$y),
+                /*sums=*/[], /*whole=*/[], /*zeros=*/["x", "bias"]>,
         [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
   let summary = "apply a separate linear layer to each group of rows";
   let description = [{

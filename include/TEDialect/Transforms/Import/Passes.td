@@ -136,13 +136,14 @@ def CheckConstraintsPass : Pass<"te-check-constraints", "ModuleOp"> {
 }
 
 def ZeroUnusedPass : Pass<"te-zero-unused", "::mlir::func::FuncOp"> {
-  let summary = "keep rows that are not used out of casts";
+  let summary = "keep rows that are not used out of casts, sums and experts";
   let description = [{
-    Follows the rows that te.zero_unused sets to zero. Before a te.linear that casts
-    an input in which they may be other than zero, because a bias was added or
-    attention read other rows, the pass inserts another te.zero_unused, so that amaxes
-    and scales are those of the used rows. Functions without te.zero_unused are not
-    changed. Runs before the program is differentiated, so that the backward reads
+    Follows the rows that te.zero_unused sets to zero. Where they may be other than
+    zero, because a bias was added or attention read other rows, the pass inserts
+    another te.zero_unused before a te.linear or te.grouped_linear that casts them, so
+    that amaxes and scales are those of the used rows, and before a linalg.reduce that
+    sums over them. te.permute of such rows gets `used`, so that no expert has them.
+    Functions without te.zero_unused are not changed. Runs before the program is differentiated, so that the backward reads
     what the forward casts.
 
     Example:

@@ -8,8 +8,8 @@ include "mlir/Pass/PassBase.td"
 def CheckFinitePass : Pass<"te-check-finite", "func::FuncOp"> {
   let summary = "count NaN and infinities of every value of a step";
   let description = [{
-    Inserts a `te.count_nonfinite` for every floating-point argument, at the
-    start, and for every floating-point result, directly after its op; for a
+    Inserts a `te.count_nonfinite` for every floating-point argument that not only
+    te.zero_unused reads, at the start, and for every floating-point result, directly after its op; for a
     per-tensor cast it counts the elements that the cast loses. All counts are in
     one table, a result of the function that is called `nonfinite`. Its `te.probe`
     says for each row which op it belongs to, what that op reads, and its place in

@@ -79,3 +79,103 @@ func.func @other(%x: tensor<32x64xbf16>, %w: tensor<64x64xbf16>) -> tensor<32x64
   %y = te.linear %x, %w : tensor<32x64xbf16>, tensor<64x64xbf16> -> tensor<32x64xbf16>
   return %y : tensor<32x64xbf16>
 }
+
+// -----
+
+// No expert has tokens that are not used, whose rows a sum of the experts leaves at zero. A mask of another type is widened.
+// CHECK-LABEL: func.func @experts
+// CHECK: %[[ZERO:.*]] = te.zero_unused %arg0, %arg1
+// CHECK: %[[N:.*]] = te.layer_norm %[[ZERO]]
+// CHECK: %[[USED:.*]] = arith.extf %arg1 : tensor<32xbf16> to tensor<32xf32>
+// CHECK: te.permute %[[N]], %{{.*}} used %[[USED]] : tensor<32xf32> {alignment = 16 : i64}
+// CHECK-NOT: te.zero_unused
+// CHECK: %[[SUM:.*]] = te.unpermute
+// CHECK-NEXT: te.linear %[[SUM]], %arg3
+func.func @experts(%x: tensor<32x64xbf16>, %used: tensor<32xbf16>, %gamma: tensor<64xbf16>, %w: tensor<64x64xbf16>, %router: tensor<4x64xbf16>,
+                   %up: tensor<4x64x64xbf16>, %bias: tensor<4x64xbf16>) -> tensor<32x64xbf16>
+    attributes {te.recipe = #te.recipe<float8_current_scaling>} {
+  %0 = te.zero_unused %x, %used : tensor<32x64xbf16>, tensor<32xbf16>
+  %1 = te.layer_norm %0, %gamma, %gamma : tensor<32x64xbf16>, tensor<64xbf16>
+  %2 = te.linear %0, %router : tensor<32x64xbf16>, tensor<4x64xbf16> -> tensor<32x4xbf16>
+  %ids, %probs, %scores = te.router_topk %2 {normalize} : tensor<32x4xbf16> -> tensor<32x2xi32>, tensor<32x2xf32>, tensor<32x4xf32>
+  %rows, %sizes, %row_of, %entry_of, %dropped = te.permute %1, %ids {alignment = 16 : i64}
+    : tensor<32x64xbf16>, tensor<32x2xi32> -> tensor<32x64xbf16>, tensor<4xi32>, tensor<64xi32>, tensor<32xi32>
+  %3 = te.grouped_linear %rows, %up, %sizes bias %bias : tensor<4x64xbf16> {alignment = 16 : i64}
+    : tensor<32x64xbf16>, tensor<4x64x64xbf16>, tensor<4xi32> -> tensor<32x64xbf16>
+  %4 = te.grouped_linear %3, %up, %sizes {alignment = 16 : i64} : tensor<32x64xbf16>, tensor<4x64x64xbf16>, tensor<4xi32> -> tensor<32x64xbf16>
+  %5 = te.unpermute %4, %row_of, %entry_of probs %probs : tensor<32x2xf32> : tensor<32x64xbf16>, tensor<64xi32>, tensor<32xi32> -> tensor<32x64xbf16>
+  %6 = te.linear %5, %w : tensor<32x64xbf16>, tensor<64x64xbf16> -> tensor<32x64xbf16>
+  return %6 : tensor<32x64xbf16>
+}
+
+// -----
+
+// Rows of a batch in groups of a fixed size. A program that says itself which tokens are used is not changed.
+// CHECK-LABEL: func.func @groups
+// CHECK: %[[ZERO:.*]] = te.zero_unused %arg0, %arg1
+// CHECK: %[[H:.*]] = te.grouped_linear %[[ZERO]], %arg2, %arg3 {
+// CHECK: %[[Y:.*]] = te.grouped_linear %[[H]], %arg2, %arg3 bias %arg4
+// CHECK: %[[READ:.*]] = te.zero_unused %[[Y]], %arg1
+// CHECK: te.grouped_linear %[[READ]], %arg2, %arg3
+// CHECK: te.permute %{{.*}}, %arg5 used %arg6
+// CHECK-NOT: te.zero_unused
+func.func @groups(%x: tensor<32x64xbf16>, %used: tensor<32xf32>, %w: tensor<2x64x64xbf16>, %sizes: tensor<2xi32>, %bias: tensor<2x64xbf16>,
+                  %ids: tensor<32x1xi32>, %other: tensor<32xf32>) -> tensor<64x64xbf16> attributes {te.recipe = #te.recipe<float8_block_scaling>} {
+  %0 = te.zero_unused %x, %used : tensor<32x64xbf16>, tensor<32xf32>
+  %1 = te.grouped_linear %0, %w, %sizes {alignment = 16 : i64} : tensor<32x64xbf16>, tensor<2x64x64xbf16>, tensor<2xi32> -> tensor<32x64xbf16>
+  %2 = te.grouped_linear %1, %w, %sizes bias %bias : tensor<2x64xbf16> {alignment = 16 : i64}
+    : tensor<32x64xbf16>, tensor<2x64x64xbf16>, tensor<2xi32> -> tensor<32x64xbf16>
+  %3 = te.grouped_linear %2, %w, %sizes {alignment = 16 : i64} : tensor<32x64xbf16>, tensor<2x64x64xbf16>, tensor<2xi32> -> tensor<32x64xbf16>
+  %rows, %s, %row_of, %entry_of, %dropped = te.permute %3, %ids used %other : tensor<32xf32> {alignment = 16 : i64}
+    : tensor<32x64xbf16>, tensor<32x1xi32> -> tensor<64x64xbf16>, tensor<2xi32>, tensor<32xi32>, tensor<64xi32>
+  return %rows : tensor<64x64xbf16>
+}
+
+// -----
+
+// A sum over rows adds zeros, whatever the rank: the mean of squared logarithms of sums, and of softmaxes of sequences. A sum over
+// columns needs none.
+// CHECK-LABEL: func.func @sums
+// CHECK: te.zero_unused %arg0, %arg1
+// CHECK: %[[LSE:.*]] = math.log
+// CHECK: %[[COLUMN:.*]] = tensor.expand_shape %[[LSE]] {{\[\[}}0, 1]] output_shape [32, 1]
+// CHECK: %[[ZERO:.*]] = te.zero_unused %[[COLUMN]], %arg1 : tensor<32x1xf32>
+// CHECK: %[[TERMS:.*]] = tensor.collapse_shape %[[ZERO]] {{\[\[}}0, 1]] : tensor<32x1xf32> into tensor<32xf32>
+// CHECK: linalg.reduce { arith.addf } ins(%[[TERMS]] : tensor<32xf32>)
+// CHECK: %[[E:.*]] = math.exp %{{.*}} : tensor<2x16x4xf32>
+// CHECK: %[[ROWS:.*]] = tensor.collapse_shape %[[E]] {{\[\[}}0, 1], [2]]
+// CHECK: %[[ZEROS:.*]] = te.zero_unused %[[ROWS]], %arg1 : tensor<32x4xf32>
+// CHECK: %[[BATCH:.*]] = tensor.expand_shape %[[ZEROS]] {{\[\[}}0, 1], [2]]
+// CHECK: linalg.reduce { arith.addf } ins(%[[BATCH]] : tensor<2x16x4xf32>)
+// CHECK-NOT: te.zero_unused
+func.func @sums(%x: tensor<32x4xf32>, %used: tensor<32xf32>) -> (tensor<f32>, tensor<4xf32>, tensor<4xf32>) {
+  %none = arith.constant dense<0.0> : tensor<f32>
+  %zeros = arith.constant dense<0.0> : tensor<4xf32>
+  %rows = arith.constant dense<0.0> : tensor<32xf32>
+  %0 = te.zero_unused %x, %used : tensor<32x4xf32>, tensor<32xf32>
+  %1 = math.exp %0 : tensor<32x4xf32>
+  %2 = linalg.reduce { arith.addf } ins(%1 : tensor<32x4xf32>) outs(%rows : tensor<32xf32>) dimensions = [1]
+  %3 = math.log %2 : tensor<32xf32>
+  %4 = linalg.reduce { arith.addf } ins(%3 : tensor<32xf32>) outs(%none : tensor<f32>) dimensions = [0]
+  %5 = tensor.expand_shape %0 [[0, 1], [2]] output_shape [2, 16, 4] : tensor<32x4xf32> into tensor<2x16x4xf32>
+  %6 = math.exp %5 : tensor<2x16x4xf32>
+  %7 = linalg.reduce { arith.addf } ins(%6 : tensor<2x16x4xf32>) outs(%zeros : tensor<4xf32>) dimensions = [0, 1]
+  %8 = linalg.reduce { arith.addf } ins(%0 : tensor<32x4xf32>) outs(%zeros : tensor<4xf32>) dimensions = [0]
+  return %4, %7, %8 : tensor<f32>, tensor<4xf32>, tensor<4xf32>
+}
+
+// -----
+
+// Columns that a sum over rows leaves are no rows, even if there are as many.
+// CHECK-LABEL: func.func @square
+// CHECK: te.zero_unused %arg0
+// CHECK-NOT: te.zero_unused
+func.func @square(%x: tensor<4x4xf32>, %used: tensor<4xf32>) -> tensor<f32> {
+  %none = arith.constant dense<0.0> : tensor<f32>
+  %zeros = arith.constant dense<0.0> : tensor<4xf32>
+  %0 = te.zero_unused %x, %used : tensor<4x4xf32>, tensor<4xf32>
+  %1 = linalg.reduce { arith.addf } ins(%0 : tensor<4x4xf32>) outs(%zeros : tensor<4xf32>) dimensions = [0]
+  %2 = math.exp %1 : tensor<4xf32>
+  %3 = linalg.reduce { arith.addf } ins(%2 : tensor<4xf32>) outs(%none : tensor<f32>) dimensions = [0]
+  return %3 : tensor<f32>
+}
