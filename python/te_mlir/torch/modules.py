@@ -181,7 +181,8 @@ class _Module(WithStates, torch.nn.Module):
         rows = dense(x.reshape(-1, columns))
         parameters: list[tuple[str, torch.Tensor]] = list(self.named_parameters(recurse=False))
         kinds = [(p.dtype, p.requires_grad) for _, p in parameters]
-        key = (tuple(x.shape), x.dtype, x.device, options, x.requires_grad, *kinds)
+        names = tuple(name for name, _ in extra)
+        key = (tuple(x.shape), x.dtype, x.device, options, x.requires_grad, names, *kinds)
         region = self._regions.get(key)
         if region is None:
             region = self._region(rows, lead, list(extra), parameters, options)
@@ -398,8 +399,9 @@ class GroupedLinear(_Module):
     """A linear layer with a separate weight for each group of rows: weight [num_gemms, out_features, in_features].
 
     TransformerEngine has `weight0`, `weight1`, ...; here they are one parameter, as the kernels
-    need them, and so is the bias [num_gemms, out_features]. Each group starts at a multiple of
-    `alignment` rows: pad groups to it (16, 32 or 128, depending on the recipe).
+    need them, and so is the bias [num_gemms, out_features]. The casts of a recipe need groups that
+    begin at multiples of `alignment` rows (16, 32 or 128, depending on the recipe). If sizes are
+    others, the step moves the rows to such places and back, which changes no bit of a result.
     """
 
     def __init__(
@@ -438,14 +440,18 @@ class GroupedLinear(_Module):
             self._parameter("bias", (num_gemms, out_features), 0.0)
 
     def _emit(self, f: build.Function, x: build.Value, values: dict[str, build.Value]) -> build.Value:
-        return f.grouped_linear(x, values["weight"], values["m_splits"], values.get("bias"), self.alignment)
+        if "groups" not in values:
+            return f.grouped_linear(x, values["weight"], values["m_splits"], values.get("bias"), self.alignment)
+        routed = f.permute(x, values["groups"], self.num_gemms, self.alignment)
+        y = f.grouped_linear(routed.rows, values["weight"], routed.sizes, values.get("bias"), self.alignment)
+        return f.unpermute(y, routed)
 
     @_opaque
     def forward(self, x: torch.Tensor, m_splits: Any, is_first_microbatch: bool | None = None) -> torch.Tensor:
         """x: [rows, in_features]. m_splits: the rows of each group, a list or an int32 tensor [num_gemms].
 
-        Returns [rows, out_features] in the element type of x. The values of a tensor `m_splits` are not checked; rows
-        after the last group give zeros.
+        Returns [rows, out_features] in the element type of x. With a list, groups follow one another. The host does not
+        read a tensor, so each of its groups begins at the next multiple of `alignment`; rows of no group give zeros.
         """
         if not isinstance(m_splits, torch.Tensor):
             if sum(m_splits) != x.shape[0] or len(m_splits) != self.num_gemms or min(m_splits) < 0:
@@ -453,11 +459,8 @@ class GroupedLinear(_Module):
                     f"argument 'm_splits': expected {self.num_gemms} sizes with the sum {x.shape[0]}, but got "
                     f"{list(m_splits)}"
                 )
-            uneven = [size for size in m_splits if size % self.alignment]
-            if uneven:
-                raise ArgumentError(
-                    f"argument 'm_splits': expected multiples of {self.alignment}, the alignment of groups, but "
-                    f"got {uneven[0]}"
-                )
+            if any(size % self.alignment for size in m_splits):
+                groups = torch.arange(self.num_gemms, dtype=torch.int32).repeat_interleave(torch.tensor(m_splits))
+                return self._run(x, is_first_microbatch, [("groups", groups[:, None].to(x.device))])
             m_splits = torch.tensor(m_splits, dtype=torch.int32, device=x.device)
         return self._run(x, is_first_microbatch, [("m_splits", dense(m_splits.to(torch.int32)))])
