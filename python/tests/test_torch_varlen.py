@@ -100,6 +100,33 @@ def test_packed_documents(kind):
     assert len(compiled.te.graphs[0].parts) == 1
 
 
+class Flash(Packed):
+    """The same, with the arguments of flash_attn."""
+
+    def forward(self, x, boundaries, longest=TOKENS):
+        q, k, v = self.parts(x)
+        left, right = self.options["window_size"]
+        options = {"window_size": (left, -1), "causal": right == 0, "softmax_scale": self.options.get("scale")}
+        y = te_mlir.torch.flash_attn_varlen_func(q, k, v, boundaries, boundaries, longest, longest, **options)
+        return self.out(y.reshape(x.shape))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_arguments_of_flash_attn(kind):
+    options, wanted = KINDS[kind]
+    model = Flash(**options)
+    compiled = te_mlir.torch.jit(model, strict=True, recipe=te_mlir.HighPrecision())
+    assert_as_separate(compiled, model, cu(0, 10, 31, 48))
+    (line,) = attentions(compiled.te)
+    assert wanted in line and " documents " in line and ("causal" in line) == (kind != "open")
+
+
+def test_arguments_of_flash_attn_that_are_not_implemented():
+    q = torch.randn(TOKENS, 4, 8)
+    with pytest.raises(ValueError, match="expected no dropout_p, softcap, as they are not implemented"):
+        te_mlir.torch.flash_attn_varlen_func(q, q, q, cu(0, 48), cu(0, 48), 48, 48, dropout_p=0.1, softcap=30.0)
+
+
 def test_boundaries_of_queries_and_of_keys():
     """Two tensors of boundaries have to be equal."""
     model = Packed()

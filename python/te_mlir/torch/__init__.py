@@ -10,6 +10,7 @@ be imported stay in PyTorch and are listed with the reason, or are an error with
 from te_mlir.torch.backend import Backend, Graph, backend, compile_in_place, jit
 from te_mlir.torch.groups import bind_group
 from te_mlir.torch.modules import GroupedLinear, LayerNormLinear, LayerNormMLP, Linear, autocast
+from te_mlir.torch.varlen import flash_attn_varlen_func
 
 __all__ = [
     "Backend",
@@ -22,5 +23,6 @@ __all__ = [
     "backend",
     "bind_group",
     "compile_in_place",
+    "flash_attn_varlen_func",
     "jit",
 ]

@@ -10,10 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.nn.attention.varlen import varlen_attn
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
+
+from te_mlir.torch.varlen import flash_attn_varlen_func
 
 #: Options that `varlen_attn` has no counterpart for.
 _LACKING = ("softcap", "s_aux", "position_bias")
@@ -44,7 +45,7 @@ def attention(
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     left = -1 if sliding_window is None else sliding_window - 1
     q, k, v = (t.transpose(1, 2).flatten(0, 1) for t in (query, key, value))
-    made: Any = varlen_attn(
+    made = flash_attn_varlen_func(
         q,
         k,
         v,
@@ -52,9 +53,9 @@ def attention(
         cu_seq_lens_k,
         max_length_q,
         max_length_k,
-        scale=scaling,
-        window_size=(left, 0 if causal else left),
-        enable_gqa=query.shape[1] != key.shape[1],
+        softmax_scale=scaling,
+        causal=causal,
+        window_size=(left, left),
     )
     return made.unflatten(0, (query.shape[0], -1)), None
 

@@ -2,7 +2,7 @@
 
 Its queries and keys may have boundaries of their own. te has one for both, so those that are passed as two tensors are
 compared in each call, without a wait for the device: where they differ, the boundary is negative, which is an error on a
-CPU and makes all results NaN on a GPU.
+CPU and makes all results NaN on a GPU. `flash_attn_varlen_func` is the same with the arguments of flash_attn.
 """
 
 from __future__ import annotations
@@ -15,6 +15,55 @@ import torch.nn.attention.varlen
 from torch.fx import Graph, GraphModule, Node
 
 _OP = torch.ops.torch_attn._varlen_attn.default
+
+
+def flash_attn_varlen_func(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    cu_seqlens_k: torch.Tensor,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: torch.Tensor | None = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+    block_table: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """`varlen_attn` with the arguments of flash_attn's function of this name, for models that are compiled without flash_attn.
+
+    Arguments that `varlen_attn` has no counterpart for may only have their defaults.
+    """
+    lacking = {
+        "dropout_p": dropout_p,
+        "softcap": softcap,
+        "alibi_slopes": alibi_slopes is not None,
+        "deterministic": deterministic,
+        "return_attn_probs": return_attn_probs,
+        "block_table": block_table is not None,
+    }
+    given = [name for name, value in lacking.items() if value]
+    if given:
+        raise ValueError(f"flash_attn_varlen_func: expected no {', '.join(given)}, as they are not implemented")
+    made: Any = torch.nn.attention.varlen.varlen_attn(
+        q,
+        k,
+        v,
+        cu_seqlens_q,
+        cu_seqlens_k,
+        max_seqlen_q,
+        max_seqlen_k,
+        scale=softmax_scale,
+        window_size=(window_size[0], 0 if causal else window_size[1]),
+        enable_gqa=q.shape[1] != k.shape[1],
+    )
+    result: torch.Tensor = made
+    return result
 
 
 def attention(boundaries: torch.Tensor, *arguments: Any) -> tuple[torch.Tensor, ...]:
