@@ -97,6 +97,7 @@ if wants test; then
     torch==2.13.0 transformers==5.23.0 accelerate==1.15.0 ml_dtypes pytest setuptools
   # With pyarrow and pandas, about 250 MB.
   python_group "half a minute" "trl" trl==1.16.0
+  python_group "seconds" "lightning" lightning==2.6.6
   # Without its other dependencies, which only its trainer needs (Triton alone has 1 GB).
   python_group "seconds" "torchtitan, spmd_types, tyro, docstring_parser" --no-deps \
     torchtitan==0.3.0 spmd_types==0.2.3 tyro==1.0.17 docstring_parser==0.18.0
