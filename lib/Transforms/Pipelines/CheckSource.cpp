@@ -29,6 +29,8 @@ public:
         return SourceProblem{text.data() + place, message};
       if (!isSpace(c) && c != '-')
         signs = 0;
+      if (!isSpace(c) && c != '/')
+        last = c;
     }
     return std::nullopt;
   }
@@ -64,7 +66,7 @@ private:
       return true;
     case ']':
       close('[');
-      return true;
+      return last != '[' || isEmptyListOk();
     case '}':
       close('{');
       return true;
@@ -106,6 +108,15 @@ private:
     return false;
   }
 
+  /// The verifier of tensor.expand_shape reads the first dimension of each
+  /// list of dimensions. Outside of all brackets, a list gets a name.
+  bool isEmptyListOk() {
+    if (!open.empty() && open.back() != '[')
+      return true;
+    message = "expected a list in a list not to be empty";
+    return false;
+  }
+
   bool refuse(StringRef what) {
     message = ("expected at most " + Twine(kMaxNesting) + " " + what +
                ", but got more")
@@ -115,6 +126,8 @@ private:
 
   StringRef text;
   size_t at = 0;
+  /// What was before this character, without spaces and comments.
+  char last = 0;
   /// Minus signs that follow each other.
   unsigned signs = 0;
   SmallVector<char> open;

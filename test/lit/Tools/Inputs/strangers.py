@@ -10,6 +10,11 @@ def function(name, body):
     return f"func.func {name}(%x: tensor<4xf32>) -> tensor<4xf32> {{\n{body}  return %y : tensor<4xf32>\n}}\n"
 
 
+def expand(operation, left="", right=" into"):
+    types = f"{left}tensor<4x4xf32>{right} tensor<2x2x4xf32>"
+    return f"func.func @step(%x: tensor<4x4xf32>) {{\n  %e = {operation} {types}\n  return\n}}\n"
+
+
 def call(result, name, operand):
     return f"  {result} = call @{name}({operand}) : (tensor<4xf32>) -> tensor<4xf32>\n"
 
@@ -27,6 +32,9 @@ def calls(functions, times):
 programs = {
     "index": "module attributes {\n  a = array <index: 1>} {}",
     "alias": "!i = index\nmodule attributes {a = array< !i: 1>} {}",
+    "empty": expand("tensor.expand_shape %x [[0, 1], [ // None.\n ]] output_shape [2, 2, 4] :"),
+    "named": "#none = []\n" + expand('"tensor.expand_shape"(%x) <{reassociation = [[0, 1], #none], '
+    'static_output_shape = array<i64: 2, 2, 4>}> :', "(", ") ->"),
     "brackets": "module attributes {a = " + "[" * 10000 + "]" * 10000 + "} {}",
     "modules": "module {" * 10000 + "}" * 10000,
     "types": "func.func private @f(" + "tuple<" * 10000 + ">" * 10000 + ")",
@@ -34,6 +42,7 @@ programs = {
     "hidden": "module attributes {a = " + "[(>}" * 10000,
     "signs": "#m = affine_map<(d0) -> (" + "- " * 10000 + "d0)>",
     "deep": "module {" * 255 + "}" * 255,
+    "lists": "module attributes {x.a = [], x.b = [[1], [2]], x.c = [{d = []}]} {}",
     "plain": "// " + "(" * 300 + '\nmodule attributes {x.a = "' + r"([\"" * 300 + '"} {\n'
     + "func.func private @f(" + ", ".join(["() -> ()"] * 300) + ")\n}",
     "calls": calls(30, 2),
