@@ -1,0 +1,185 @@
+//===- ProgramFuzzer.cpp - changed programs through the pipeline ----------===//
+//
+//   te-fuzz-program SEED RUNS OUT.mlir FILE...
+//
+// Changes words and lines of the files, whose bytes rarely get past the parser
+// if they are changed one by one, and compiles each result in a child process
+// with a bound of time and of memory. The text that ends a child is written to
+// OUT.mlir. MLIR is not instrumented, so libFuzzer would have nothing to
+// follow.
+//
+//===----------------------------------------------------------------------===//
+
+#include "te-c/te_compiler.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace {
+
+/// Exit codes of te_compile are smaller.
+constexpr int kBroken = 99;
+
+/// The first function of a program, "" if there is none.
+std::string firstFunction(std::string_view text) {
+  const size_t at = text.find("func.func @");
+  if (at == text.npos)
+    return "";
+  text.remove_prefix(at + 11);
+  const auto *end = std::find_if(text.begin(), text.end(), [](char c) {
+    return !std::isalnum(static_cast<unsigned char>(c)) && c != '_';
+  });
+  return {text.begin(), end};
+}
+
+int compile(const std::string &text) {
+  const std::string entry = firstFunction(text);
+  te_compile_request request = {};
+  request.struct_size = sizeof(request);
+  request.source = text.data();
+  request.source_size = text.size();
+  request.entry = entry.c_str();
+  request.ir_only = 1;
+  request.vjp = text.size() % 4 == 0;
+  request.backend = "reference";
+  te_program *program = nullptr;
+  const te_compile_status status = te_compile(&request, &program);
+  const bool isRight = (status == TE_COMPILE_OK) == (program != nullptr) &&
+                       (program || *te_compiler_last_error()) &&
+                       status != TE_COMPILE_INTERNAL;
+  if (!isRight)
+    std::fprintf(stderr, "status %d: %s\n", status, te_compiler_last_error());
+  return isRight ? status : kBroken;
+}
+
+std::vector<std::string> wordsOf(std::string_view text) {
+  std::vector<std::string> words;
+  const auto isWord = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_' ||
+           c == '.' || c == '%' || c == '@';
+  };
+  for (char c : text)
+    if (!words.empty() && isWord(c) && isWord(words.back().back()))
+      words.back() += c;
+    else
+      words.emplace_back(1, c);
+  return words;
+}
+
+void change(std::vector<std::string> &words, std::mt19937_64 &random) {
+  static const char *const kWords[] = {
+      "0",    "-1",   "1",        "3",           "4294967296",
+      "?",    "f32",  "f8E4M3FN", "i32",         "9223372036854775807",
+      "nan",  "true", "\"\"",     "{}",          "index",
+      "<>",   "*",    "[]",       "tensor<f32>", "1.0",
+      "unit", "bf16", "1e400",    "none"};
+  const auto any = [&] {
+    return words.begin() + static_cast<ptrdiff_t>(random() % words.size());
+  };
+  const auto at = any();
+  switch (random() % 6) {
+  case 0:
+    *at = kWords[random() % std::size(kWords)];
+    break;
+  case 1:
+    *at = *any();
+    break;
+  case 2:
+    std::swap(*at, *any());
+    break;
+  case 3:
+    at->clear();
+    break;
+  case 4:
+    // The rest of the line.
+    words.erase(at, std::find(at, words.end(), "\n"));
+    break;
+  default: {
+    const std::vector<std::string> line(at, std::find(at, words.end(), "\n"));
+    words.insert(any(), line.begin(), line.end());
+  }
+  }
+  if (words.empty())
+    words.emplace_back(" ");
+}
+
+std::string changed(const std::string &text, std::mt19937_64 &random) {
+  std::vector<std::string> words = wordsOf(text);
+  for (uint64_t changes = 1 + random() % 3; changes > 0; --changes)
+    change(words, random);
+  std::string result;
+  for (const std::string &word : words)
+    result += word;
+  return result;
+}
+
+/// What became of texts.
+struct Outcomes {
+  long compiled = 0, refused = 0;
+};
+
+/// Whether the compiler survives the text.
+bool survives(const std::string &text, Outcomes &outcomes) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const rlimit seconds = {20, 20}, memory = {4ul << 30, 4ul << 30};
+    setrlimit(RLIMIT_CPU, &seconds);
+    setrlimit(RLIMIT_AS, &memory);
+    _exit(compile(text));
+  }
+  int status = 0;
+  if (child < 0 || waitpid(child, &status, 0) != child) {
+    std::perror("te-fuzz-program");
+    std::exit(2);
+  }
+  if (WIFSIGNALED(status)) {
+    std::fprintf(stderr, "signal %d\n", WTERMSIG(status));
+    return false;
+  }
+  ++(WEXITSTATUS(status) == 0 ? outcomes.compiled : outcomes.refused);
+  return WEXITSTATUS(status) != kBroken;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  if (argc < 5) {
+    std::fprintf(stderr,
+                 "expected te-fuzz-program SEED RUNS OUT.mlir FILE...\n");
+    return 2;
+  }
+  std::mt19937_64 random(std::strtoull(argv[1], nullptr, 10));
+  const long runs = std::strtol(argv[2], nullptr, 10);
+  Outcomes outcomes;
+  std::vector<std::string> programs;
+  for (int i = 4; i < argc; ++i) {
+    std::ifstream file(argv[i]);
+    programs.emplace_back(std::istreambuf_iterator<char>(file),
+                          std::istreambuf_iterator<char>());
+    if (!survives(programs.back(), outcomes))
+      return std::fprintf(stderr, "%s is not survived\n", argv[i]), 1;
+  }
+  for (long run = 0; run < runs; ++run) {
+    const std::string text =
+        changed(programs[random() % programs.size()], random);
+    if (survives(text, outcomes))
+      continue;
+    std::ofstream(argv[3]) << text;
+    std::fprintf(stderr, "run %ld is not survived: see %s\n", run, argv[3]);
+    return 1;
+  }
+  std::printf("%ld programs compiled, %ld refused\n", outcomes.compiled,
+              outcomes.refused);
+}
