@@ -320,12 +320,19 @@ private:
   void reset(int i) {
     const te_rt_argument_info &info = signature->arguments[i];
     Bytes bytes(info.bytes);
-    const size_t size = info.dtype == TE_RT_F32 ? 4 : 2;
-    if (isFloat(info.dtype) && info.flags & TE_RT_HAS_INIT)
-      for (size_t at = 0; at < bytes.size(); at += size) {
-        const uint32_t bits = encode(info.dtype, info.init);
+    const bool hasInit = info.flags & TE_RT_HAS_INIT;
+    const bool isInteger = info.dtype == TE_RT_I32;
+    if (hasInit && std::isnan(info.init)) {
+      // No value of a type, whatever its bits.
+      std::fill(bytes.begin(), bytes.end(), 0xff);
+    } else if (hasInit && (isInteger || isFloat(info.dtype))) {
+      const size_t size = isInteger || info.dtype == TE_RT_F32 ? 4 : 2;
+      const uint32_t bits =
+          isInteger ? static_cast<uint32_t>(static_cast<int32_t>(info.init))
+                    : encode(info.dtype, info.init);
+      for (size_t at = 0; at < bytes.size(); at += size)
         std::memcpy(&bytes[at], &bits, size);
-      }
+    }
     write(i, bytes.data(), bytes.size());
   }
   bool isWeight(int i) const {

@@ -5,6 +5,7 @@
 
 #include "gtest/gtest.h"
 
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <unistd.h>
@@ -65,6 +66,14 @@ TEST_F(StepInitialize, DrawsParametersOfEveryWidth) {
   EXPECT_NE(valuesOf("w"), valuesOf("fixed"));
   EXPECT_EQ(valuesOf("gamma"), std::vector<float>(256, 1));
   EXPECT_EQ(valuesOf("m"), std::vector<float>(256, 0.5f));
+  const te::Bytes count = step->read("count");
+  for (size_t at = 0; at < count.size(); at += 4) {
+    int32_t value;
+    std::memcpy(&value, &count[at], 4);
+    EXPECT_EQ(value, -3);
+  }
+  // NaN.
+  EXPECT_EQ(step->read("cached"), te::Bytes(256, 0xff));
   // What is neither a state nor a parameter stays.
   EXPECT_EQ(step->read("x"), x);
   const te::Bytes first = step->read("h");

@@ -6,6 +6,7 @@
 
 #include "TEDialect/Runtime/te_runtime_compiled.h"
 
+#include <math.h>
 #include <stddef.h>
 
 static te_rt_status load(te_rt_instance *instance) { return TE_RT_OK; }
@@ -13,7 +14,7 @@ static void step(te_rt_instance *instance, char *arena,
                  void *const *arguments) {}
 
 const te_rt_module te_module = {
-    TE_RT_MODULE_MAGIC, TE_RT_VERSION, 0, 0, 10, load, step, NULL, NULL, 0, 0};
+    TE_RT_MODULE_MAGIC, TE_RT_VERSION, 0, 0, 14, load, step, NULL, NULL, 0, 0};
 
 enum { ROWS = 64, COLUMNS = 256 };
 static const int64_t shape[] = {ROWS, COLUMNS};
@@ -57,10 +58,17 @@ static const te_rt_argument_info arguments[] = {
     TENSOR("m", VECTOR, 2, TE_RT_BF16, 1, TE_RT_ARGUMENT, -1, TE_RT_HAS_INIT,
            0.5f),
     TENSOR("x", VECTOR, 2, TE_RT_BF16, 1, TE_RT_ARGUMENT, -1, 0, 0),
+    TENSOR("count", "tensor<256xi32>", 4, TE_RT_I32, 1, TE_RT_ARGUMENT, -1,
+           TE_RT_HAS_INIT, -3),
+    TENSOR("cached", "tensor<256xf8E4M3FN>", 1, TE_RT_F8E4M3FN, 1,
+           TE_RT_ARGUMENT, -1, TE_RT_HAS_INIT, NAN),
     TENSOR("w", MATRIX, 2, TE_RT_BF16, 2, TE_RT_RESULT, 1, 0, 0),
     TENSOR("h", HALVES, 2, TE_RT_F16, 2, TE_RT_RESULT, 2, 0, 0),
     TENSOR("gamma", VECTOR, 2, TE_RT_BF16, 1, TE_RT_RESULT, 3, 0, 0),
     TENSOR("m", VECTOR, 2, TE_RT_BF16, 1, TE_RT_RESULT, 4, 0, 0),
+    TENSOR("count", "tensor<256xi32>", 4, TE_RT_I32, 1, TE_RT_RESULT, 6, 0, 0),
+    TENSOR("cached", "tensor<256xf8E4M3FN>", 1, TE_RT_F8E4M3FN, 1, TE_RT_RESULT,
+           7, 0, 0),
 };
 
 const te_rt_signature te_module_signature = {TE_RT_SIGNATURE_MAGIC,
@@ -68,6 +76,6 @@ const te_rt_signature te_module_signature = {TE_RT_SIGNATURE_MAGIC,
                                              "step",
                                              "#te.recipe<fixture>",
                                              "",
-                                             10,
+                                             14,
                                              sizeof(te_rt_argument_info),
                                              arguments};
