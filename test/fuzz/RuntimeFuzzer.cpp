@@ -7,9 +7,9 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "../unit/Runtime/DoublingModule.h"
 #include "Fuzz.h"
 #include "TEDialect/Runtime/te_runtime_compiled.h"
-#include "../unit/Runtime/DoublingModule.h"
 
 using te::fuzz::Choices;
 using te::fuzz::require;
@@ -31,9 +31,8 @@ void plan(te_rt_status (*function)(te_rt_instance *, int32_t, Parameters...),
           te_rt_instance *instance, int32_t slot) {
   // Braces: chosen from left to right.
   const std::tuple<Parameters...> parameters{choose<Parameters>()...};
-  std::apply(
-      [&](Parameters... values) { function(instance, slot, values...); },
-      parameters);
+  std::apply([&](Parameters... values) { function(instance, slot, values...); },
+             parameters);
 }
 
 using Planner = void (*)(te_rt_instance *, int32_t);

@@ -12,9 +12,9 @@
 
 #include <thread>
 
+using asio::ip::tcp;
 using te::fuzz::Choices;
 using te::fuzz::require;
-using asio::ip::tcp;
 
 namespace {
 
@@ -40,8 +40,8 @@ te_tcp *join(int rank, int port) {
 /// A port that nobody uses now.
 int freePort() {
   asio::io_context io;
-  tcp::acceptor acceptor(
-      io, tcp::endpoint(asio::ip::address_v4::loopback(), 0));
+  tcp::acceptor acceptor(io,
+                         tcp::endpoint(asio::ip::address_v4::loopback(), 0));
   return acceptor.local_endpoint().port();
 }
 
