@@ -15,6 +15,17 @@ function(te_use_ccache_and_lld)
   endif()
 endfunction()
 
+# What is linked resolves its symbols at the start, and writes no more to the
+# table of them. A release also has stack protectors and checked string functions,
+# and no path of the machine that built it.
+function(te_harden)
+  add_link_options(-Wl,-z,relro -Wl,-z,now)
+  foreach(option -fstack-protector-strong -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3
+          -ffile-prefix-map=${PROJECT_SOURCE_DIR}=.)
+    add_compile_options($<$<CONFIG:Release>:${option}>)
+  endforeach()
+endfunction()
+
 # The two link modes, never mixed in one binary: dylibs for development, raw
 # archives for the release (the packaged CMake targets would drag in the dylib).
 # Defines TE_LLVM_LIBRARIES, and adds where the dylibs are to the rpath of what is
