@@ -37,7 +37,7 @@ te_tcp *join(int rank, int port) {
   return job;
 }
 
-/// A port that nobody uses now.
+/// A port that is free now.
 int freePort() {
   asio::io_context io;
   tcp::acceptor acceptor(io,
