@@ -137,6 +137,8 @@ bool survives(const std::string &text, Outcomes &outcomes) {
     const rlimit seconds = {20, 20}, memory = {4ul << 30, 4ul << 30};
     setrlimit(RLIMIT_CPU, &seconds);
     setrlimit(RLIMIT_AS, &memory);
+    // For one that waits for something.
+    alarm(60);
     _exit(compile(text));
   }
   int status = 0;
