@@ -279,11 +279,32 @@ def rounded(functions, step, values):
         # The sums of rows round their terms.
         depth = math.log2(max(2, *(values[n].numel() for n in step.operands)))
         values = [Round.apply(v, depth * U) if v.is_floating_point() else v for v in values]
+        if step.name in ("softmax", "log_softmax"):
+            return rounded_softmax(step, values[step.operands[0]], k, depth)
     result = Round.apply(call(functions, step, values), k * U)
     if step.name in FUNCTIONS:
         x = values[step.operands[0]]
         result = result + x * (k * U * signs(x))
     return result
+
+
+def rounded_softmax(step, x, k, depth):
+    """softmax or log_softmax with random roundings of the result and of its gradient's parts.
+
+    The gradient p (dy - sum(p dy)), or dy - p sum(dy), is a difference of almost equal numbers where a p is almost 1.
+    So p, which is rounded, and the terms of the sum have roundings that do not cancel.
+    """
+    axis = step.params["axis"]
+    # 0, with the gradient of x.
+    change = x - x.detach()
+    if step.name == "softmax":
+        p = x.detach().softmax(axis)
+        p = p * (1 + k * U * signs(p))
+        return p + p * change - p * (1 + depth * U * signs(p)) * (p * change).sum(axis, keepdim=True)
+    log_p = x.detach().log_softmax(axis)
+    log_p = log_p * (1 + k * U * signs(log_p))
+    p = log_p.exp() * (1 + k * U * signs(log_p))
+    return log_p + change - (1 + depth * U * signs(log_p)) * (p * change).sum(axis, keepdim=True)
 
 
 class Draw:

@@ -155,3 +155,17 @@ def test_bounds():
     ]
     tight = [bound < 1e-3 * size for size, bound in sizes if size > 1e-6 and bound]
     assert len(exact) > 20 and sum(tight) > 0.97 * len(tight)
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+@pytest.mark.parametrize("distance", [1.0, 4.0, 8.0, 12.0])
+def test_bounds_of_saturated_softmax(name, distance):
+    """PyTorch's gradient in float32 is within the bound where it is a difference of almost equal numbers."""
+    x = torch.arange(4 * 8).reshape(4, 8) % 7 / 8
+    x[:, 0] += distance
+    program = random_programs.Program([x], [random_programs.Step(name, (0,), {"axis": 1})], [1])
+    single = x.clone().requires_grad_()
+    y = program.run(random_programs.OF_TORCH, [single])[0]
+    y.backward(program.cotangents[0])
+    (_, gradient), (_, bound) = program.bounds
+    assert 0 < (single.grad - gradient).abs().max() <= bound < 1e-3
