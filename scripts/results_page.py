@@ -25,12 +25,12 @@ MARKED = re.compile(r"(<!-- results -->\n).*(<!-- end of results -->)", re.DOTAL
 MEASURED = {
     "h200-mlp": ("b8fc9de", "2026-11-21"),
     "h200-grouped": ("e38c5ff", "2026-11-22"),
-    "h200-model-8-layers-1-gpu": ("dd02dff", "2026-11-22"),
+    "h200-model-8-layers-1-gpu": ("11e7665", "2026-11-27"),
     "h200-model-8-layers": ("28187d8", "2026-11-22"),
     "h200-model-32-layers": ("28187d8", "2026-11-22"),
     "h200-moe": ("b8fc9de", "2026-11-21"),
     "h200-parallel": ("0fccedc", "2026-11-22"),
-    "h200-torch-llama-speed": ("a273403", "2026-11-26"),
+    "h200-torch-llama-speed": ("11e7665", "2026-11-27"),
     "h200-host-cost": ("901c88e", "2026-11-22"),
 }
 NAMES = {
