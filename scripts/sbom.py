@@ -52,7 +52,9 @@ def main():
         "version": 1,
         "metadata": {"component": subject},
         "components": components,
-        "dependencies": [{"ref": "te-mlir", "dependsOn": [c["bom-ref"] for c in components if c["scope"] == "required"]}],
+        "dependencies": [
+            {"ref": "te-mlir", "dependsOn": [c["bom-ref"] for c in components if c["scope"] == "required"]}
+        ],
     }
     print(json.dumps(bom, indent=2))
 

@@ -11,6 +11,7 @@
 #define TE_UNITTEST_RUNTIME_CORE_HOSTWARP_H
 
 #include <algorithm>
+#include <atomic>
 #include <barrier>
 #include <bit>
 #include <cstdint>
@@ -91,6 +92,9 @@ inline uint32_t ballot(unsigned, bool value) {
 inline uint32_t matchAny(unsigned, uint32_t value) {
   return lanesWhere(value, [=](uint32_t each) { return each == value; });
 }
+inline uint32_t atomicAdd(uint32_t *to, uint32_t value) {
+  return std::atomic_ref(*to).fetch_add(value);
+}
 
 } // namespace te::test
 
@@ -101,6 +105,7 @@ using te::test::threadIdx;
 #define __ballot_sync te::test::ballot
 #define __match_any_sync te::test::matchAny
 #define __popc std::popcount
+#define atomicAdd te::test::atomicAdd
 #define __ffs(bits) __builtin_ffs(static_cast<int>(bits))
 #define __syncwarp() te::test::warpOfThread->lanes.arrive_and_wait()
 #define __syncthreads() te::test::blockOfThread->arrive_and_wait()

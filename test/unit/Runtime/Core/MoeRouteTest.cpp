@@ -36,10 +36,20 @@ TEST(MoeRoute, EntriesAreInOrder) {
         constexpr unsigned kWarps = 3, kSegments = 2;
         std::vector<uint32_t> shared(routeSharedBytes(groups, kSegments) / 4,
                                      0xcdcdcdcd);
-        const MoeRouteArgs args = {ids.data(),     sizes.data(),   rowOf.data(),
-                                   entryOf.data(), dropped.data(), entries,
-                                   groups,         rows,           alignment,
-                                   capacity,       kSegments,      0};
+        const MoeRouteArgs args = {.ids = ids.data(),
+                                   .used = nullptr,
+                                   .sizes = sizes.data(),
+                                   .rowOf = rowOf.data(),
+                                   .entryOf = entryOf.data(),
+                                   .dropped = dropped.data(),
+                                   .entries = entries,
+                                   .k = 1,
+                                   .groups = groups,
+                                   .rows = rows,
+                                   .alignment = alignment,
+                                   .capacity = capacity,
+                                   .segments = kSegments,
+                                   .padded = 0};
         te::test::runBlock(kWarps, [&] { route(args, shared.data()); });
 
         std::vector<int32_t> wantedRow(entries, -1), wantedEntry(rows, -1);
@@ -90,10 +100,20 @@ TEST(MoeRoute, PaddedGroupsHaveTheirCapacity) {
         constexpr unsigned kWarps = 3, kSegments = 2;
         std::vector<uint32_t> shared(routeSharedBytes(groups, kSegments) / 4,
                                      0xcdcdcdcd);
-        const MoeRouteArgs args = {ids.data(),     sizes.data(),   rowOf.data(),
-                                   entryOf.data(), dropped.data(), entries,
-                                   groups,         rows,           16,
-                                   capacity,       kSegments,      1};
+        const MoeRouteArgs args = {.ids = ids.data(),
+                                   .used = nullptr,
+                                   .sizes = sizes.data(),
+                                   .rowOf = rowOf.data(),
+                                   .entryOf = entryOf.data(),
+                                   .dropped = dropped.data(),
+                                   .entries = entries,
+                                   .k = 1,
+                                   .groups = groups,
+                                   .rows = rows,
+                                   .alignment = 16,
+                                   .capacity = capacity,
+                                   .segments = kSegments,
+                                   .padded = 1};
         te::test::runBlock(kWarps, [&] { route(args, shared.data()); });
         ASSERT_EQ(sizes, std::vector<int32_t>(groups, capacity));
         ASSERT_EQ(rowOf, wantedRow);
