@@ -12,7 +12,7 @@ A row is an optimizer, with "+clip" if it clips by the global norm of all gradie
 
 Parameters are `--dtype`, and so are gradients, which are normal and do not change. As in speed.py, a row runs for a while
 and is then timed back to back. `bytes` is what an element needs: its parameter and moments read and written once, its
-gradient read once; "+clip" reads gradients once more. Needs te_mlir and torch.
+gradient read once; "+clip" reads gradients a second time. Needs te_mlir and torch.
 """
 
 import argparse
