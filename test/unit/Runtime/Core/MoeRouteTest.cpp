@@ -19,6 +19,40 @@ using namespace te::rt::cuda;
 
 namespace {
 
+/// What a block of three warps writes.
+struct Routed {
+  std::vector<int32_t> sizes, rowOf, entryOf, dropped;
+};
+
+/// Routes tokens that have one entry each. Without `used`, all are used.
+Routed routed(const std::vector<int32_t> &ids, int64_t groups, int64_t rows,
+              int64_t capacity, int64_t alignment, int32_t padded,
+              const std::vector<float> &used = {}) {
+  constexpr unsigned kWarps = 3, kSegments = 2;
+  const auto entries = static_cast<int64_t>(ids.size());
+  Routed out{std::vector<int32_t>(groups, -7),
+             std::vector<int32_t>(entries, -1), std::vector<int32_t>(rows, -1),
+             std::vector<int32_t>(1, -7)};
+  std::vector<uint32_t> shared(routeSharedBytes(groups, kSegments) / 4,
+                               0xcdcdcdcd);
+  const MoeRouteArgs args = {.ids = ids.data(),
+                             .used = used.empty() ? nullptr : used.data(),
+                             .sizes = out.sizes.data(),
+                             .rowOf = out.rowOf.data(),
+                             .entryOf = out.entryOf.data(),
+                             .dropped = out.dropped.data(),
+                             .entries = entries,
+                             .k = 1,
+                             .groups = groups,
+                             .rows = rows,
+                             .alignment = alignment,
+                             .capacity = capacity,
+                             .segments = kSegments,
+                             .padded = padded};
+  te::test::runBlock(kWarps, [&] { route(args, shared.data()); });
+  return out;
+}
+
 TEST(MoeRoute, EntriesAreInOrder) {
   std::mt19937 random(3);
   for (int64_t entries : {0, 5, 300, 1500})
@@ -31,26 +65,8 @@ TEST(MoeRoute, EntriesAreInOrder) {
         for (int64_t i = 0; i < entries; ++i)
           ids.push_back(static_cast<int32_t>(
               static_cast<int64_t>(random() % (groups + 2)) - 1));
-        std::vector<int32_t> sizes(groups, -7), rowOf(entries, -1),
-            entryOf(rows, -1), dropped(1, -7);
-        constexpr unsigned kWarps = 3, kSegments = 2;
-        std::vector<uint32_t> shared(routeSharedBytes(groups, kSegments) / 4,
-                                     0xcdcdcdcd);
-        const MoeRouteArgs args = {.ids = ids.data(),
-                                   .used = nullptr,
-                                   .sizes = sizes.data(),
-                                   .rowOf = rowOf.data(),
-                                   .entryOf = entryOf.data(),
-                                   .dropped = dropped.data(),
-                                   .entries = entries,
-                                   .k = 1,
-                                   .groups = groups,
-                                   .rows = rows,
-                                   .alignment = alignment,
-                                   .capacity = capacity,
-                                   .segments = kSegments,
-                                   .padded = 0};
-        te::test::runBlock(kWarps, [&] { route(args, shared.data()); });
+        const auto [sizes, rowOf, entryOf, dropped] =
+            routed(ids, groups, rows, capacity, alignment, 0);
 
         std::vector<int32_t> wantedRow(entries, -1), wantedEntry(rows, -1);
         int64_t start = 0, taken = 0;
@@ -95,31 +111,45 @@ TEST(MoeRoute, PaddedGroupsHaveTheirCapacity) {
           wantedRow[i] = static_cast<int32_t>(row);
           wantedEntry[row] = static_cast<int32_t>(i);
         }
-        std::vector<int32_t> sizes(groups, -7), rowOf(entries, -1),
-            entryOf(rows, -1), dropped(1, -7);
-        constexpr unsigned kWarps = 3, kSegments = 2;
-        std::vector<uint32_t> shared(routeSharedBytes(groups, kSegments) / 4,
-                                     0xcdcdcdcd);
-        const MoeRouteArgs args = {.ids = ids.data(),
-                                   .used = nullptr,
-                                   .sizes = sizes.data(),
-                                   .rowOf = rowOf.data(),
-                                   .entryOf = entryOf.data(),
-                                   .dropped = dropped.data(),
-                                   .entries = entries,
-                                   .k = 1,
-                                   .groups = groups,
-                                   .rows = rows,
-                                   .alignment = 16,
-                                   .capacity = capacity,
-                                   .segments = kSegments,
-                                   .padded = 1};
-        te::test::runBlock(kWarps, [&] { route(args, shared.data()); });
+        const auto [sizes, rowOf, entryOf, dropped] =
+            routed(ids, groups, rows, capacity, 16, 1);
         ASSERT_EQ(sizes, std::vector<int32_t>(groups, capacity));
         ASSERT_EQ(rowOf, wantedRow);
         ASSERT_EQ(entryOf, wantedEntry);
         ASSERT_EQ(dropped[0], lost);
       }
+}
+
+// Tokens that are not used have no row, take no room and are not dropped: the
+// others are routed as without them.
+TEST(MoeRoute, UnusedTokensGoNowhere) {
+  constexpr int64_t entries = 300, groups = 7, rows = 128, capacity = 9;
+  std::mt19937 random(5);
+  std::vector<int32_t> ids, kept;
+  std::vector<float> used;
+  for (int64_t i = 0; i < entries; ++i) {
+    ids.push_back(static_cast<int32_t>(random() % (groups + 1)));
+    used.push_back(random() % 3 != 0);
+    if (used.back() != 0.0f)
+      kept.push_back(ids.back());
+  }
+  const Routed all = routed(ids, groups, rows, capacity, 16, 0, used);
+  const Routed alone = routed(kept, groups, rows, capacity, 16, 0);
+  EXPECT_EQ(all.sizes, alone.sizes);
+  EXPECT_EQ(all.dropped, alone.dropped);
+  std::vector<int32_t> rowOf, place;
+  for (int64_t i = 0; i < entries; ++i) {
+    place.push_back(static_cast<int32_t>(rowOf.size()));
+    if (used[i] != 0.0f)
+      rowOf.push_back(all.rowOf[i]);
+    else
+      EXPECT_EQ(all.rowOf[i], -1) << i;
+  }
+  EXPECT_EQ(rowOf, alone.rowOf);
+  for (int64_t row = 0; row < rows; ++row)
+    EXPECT_EQ(all.entryOf[row] < 0 ? -1 : place[all.entryOf[row]],
+              alone.entryOf[row])
+        << row;
 }
 
 } // namespace
