@@ -78,10 +78,8 @@ static std::string whyNot(Cast &cast, const DominanceInfo &dominance) {
 
 /// Whether one launch can compute both casts.
 static bool areAlike(QuantizeOpInterface a, QuantizeOpInterface b) {
-  auto row = [](ScaledType type) {
-    return type.getContract() == 1 ? type : type.getTransposedUsage();
-  };
-  return row(a.getUsageType()) == row(b.getUsageType()) &&
+  const ScaledType type = a.getUsageType(), other = b.getUsageType();
+  return (type == other || type == other.getTransposedUsage()) &&
          a.getAmaxEpsilon().bitwiseIsEqual(b.getAmaxEpsilon());
 }
 

@@ -285,14 +285,11 @@ LogicalResult ActivationBackwardQuantizeOp::verify() {
   if (failed(verifyOwnCast(*this, getGateUsages().getTypes(), shape, "gate_",
                            getGateScale(), getGateAmax())))
     return failure();
-  auto rowOf = [](TypeRange usages) {
-    auto type = cast<ScaledType>(usages[0]);
-    return type.getContract() == 1 ? type : type.getTransposedUsage();
-  };
-  if (rowOf(getUsages().getTypes()) != rowOf(getGateUsages().getTypes()))
+  auto dx = cast<ScaledType>(getUsages()[0].getType());
+  auto dgate = cast<ScaledType>(getGateUsages()[0].getType());
+  if (dx != dgate && dx != dgate.getTransposedUsage())
     return emitOpError() << "expected both gradients to be cast alike, but got "
-                         << getUsages()[0].getType() << " and "
-                         << getGateUsages()[0].getType();
+                         << dx << " and " << dgate;
   return success();
 }
 

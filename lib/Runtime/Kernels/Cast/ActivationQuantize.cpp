@@ -49,27 +49,12 @@ Status findActivationQuantize(const CudaDevice &device,
                          std::max(outCols, least));
 }
 
-/// Sets what a cast reads and writes: `buffers` are its scale, the four outputs
-/// and the amax.
-template <typename Params>
-void placeCast(const Params &params, uint32_t amaxSlot, void *const *buffers,
-               QuantizeArgs &args) {
-  args.scale = static_cast<const float *>(buffers[0]);
-  args.out = quantizeOutputs(buffers + 1, params.rows);
-  args.amax = static_cast<float *>(buffers[5]);
-  args.amaxSlot = amaxSlot;
-  args.rows = params.rows;
-  args.cols = params.cols;
-  args.pow2 = params.pow2_scales;
-  args.epsilon = params.amax_epsilon;
-}
-
 /// The arguments of a launch whose only or first cast has these buffers.
 template <typename Params>
 ActivationQuantizeArgs castArgs(const Params &params, uint32_t amaxSlot,
                                 void *const *buffers) {
   ActivationQuantizeArgs args{};
-  placeCast(params, amaxSlot, buffers, args);
+  placeCast(params, params.rows, amaxSlot, buffers, args);
   args.act = {params.kind, params.limit, params.alpha, params.offset};
   return args;
 }
@@ -219,7 +204,8 @@ Status plan_gated_activation_backward_quantize(
     args.x = buffers[index::a];
     args.second = buffers[index::b];
     args.pitch = params.cols;
-    placeCast(params, amaxSlot, buffers + index::gate_scale, args.other);
+    placeCast(params, params.rows, amaxSlot, buffers + index::gate_scale,
+              args.other);
   };
   return planActivationBackwardQuantize(device, params, params.cols,
                                         index::scale, place, plan);

@@ -85,25 +85,32 @@ inline QuantizeOutputs quantizeOutputs(void *const *buffers, int64_t rows) {
           .colPitch = rows};
 }
 
-/// What casts of some rows of a matrix (quantize_rows) read and write:
-/// `buffers` are their scale, the four outputs and the amax. `col` has columns
-/// of the whole matrix, and starts at these rows.
+/// What a cast reads and writes: `buffers` are its scale, the four outputs and
+/// the amax. `wholeRows` are those of the matrix that has these rows.
+template <typename Params>
+void placeCast(const Params &params, int64_t wholeRows, uint32_t slot,
+               void *const *buffers, QuantizeArgs &args) {
+  args.scale = static_cast<const float *>(buffers[0]);
+  args.out = quantizeOutputs(buffers + 1, wholeRows);
+  args.amax = static_cast<float *>(buffers[5]);
+  args.amaxSlot = slot;
+  args.rows = params.rows;
+  args.cols = params.cols;
+  args.pow2 = params.pow2_scales;
+  args.epsilon = params.amax_epsilon;
+}
+
+/// The same of some rows of a matrix (quantize_rows). `col` has columns of the
+/// whole matrix, and starts at these rows.
 template <typename Params>
 void placeRows(const Params &params, uint32_t slot, void *const *buffers,
                QuantizeArgs &args) {
-  args.scale = static_cast<const float *>(buffers[0]);
-  args.out = quantizeOutputs(buffers + 1, params.whole_rows);
-  args.amax = static_cast<float *>(buffers[5]);
-  args.amaxSlot = slot;
+  placeCast(params, params.whole_rows, slot, buffers, args);
   if (args.out.col)
     args.out.col += params.first_row;
   // The scales of 128 rows follow those of the 128 rows before.
   if (args.out.colScale && params.scheme != TE_RT_PER_TENSOR)
     args.out.colScale += params.first_row / kTile * roundUp(params.cols, 4);
-  args.rows = params.rows;
-  args.cols = params.cols;
-  args.pow2 = params.pow2_scales;
-  args.epsilon = params.amax_epsilon;
 }
 
 /// The first of `count` slots of device memory for a plan that computes an amax
