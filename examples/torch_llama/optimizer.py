@@ -16,16 +16,12 @@ gradient read once; "+clip" reads gradients a second time. Needs te_mlir and tor
 """
 
 import argparse
-import contextlib
 import json
-import pathlib
-import subprocess
-import sys
 import time
 
 import torch
 from compare import SIZES
-from speed import ClockAndPower
+from speed import measured_apart, timed, write
 
 ROWS = [name + clip for name in ("te", "te-bf16-moments", "torch") for clip in ("", "+clip")]
 #: Of the gradients of most models.
@@ -83,19 +79,8 @@ def measure(row, arguments):
     step()
     synchronize()
     result = {"row": row, "elements": elements, "bytes": element, "first_step_s": time.perf_counter() - start}
-    start = time.perf_counter()
-    while time.perf_counter() - start < arguments.seconds:
-        step()
-        synchronize()
-    with ClockAndPower() if cuda else contextlib.nullcontext() as sampled:
-        start = time.perf_counter()
-        for _ in range(arguments.steps):
-            step()
-        synchronize()
-        result["ms"] = 1000 * (time.perf_counter() - start) / arguments.steps
+    result.update(timed(lambda _: step(), arguments))
     result["tb_per_s"] = elements * element / result["ms"] / 1e9
-    if cuda:
-        result.update(sampled.medians)
     return result
 
 
@@ -114,22 +99,7 @@ def main():
     if arguments.one:
         print(json.dumps(measure(arguments.one, arguments)))
         return
-    rows = []
-    for row in arguments.rows:
-        command = [sys.executable, *sys.argv, "--one", row]
-        run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-        rows.append(json.loads(run.stdout.splitlines()[-1]))
-        print(
-            "  ".join(f"{key} {value:.4g}" if key != "row" else f"{value:22}" for key, value in rows[-1].items()),
-            flush=True,
-        )
-    result = {
-        "torch": torch.__version__,
-        "device": "cpu" if arguments.small else torch.cuda.get_device_name(),
-        "model": {key: getattr(arguments, key) for key in ("layers", "vocabulary", "dtype")},
-        "rows": rows,
-    }
-    pathlib.Path(arguments.out).write_text(json.dumps(result, indent=1) + "\n")
+    write(measured_apart(arguments.rows), arguments, "layers", "vocabulary", "dtype")
 
 
 if __name__ == "__main__":

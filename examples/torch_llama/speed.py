@@ -64,6 +64,48 @@ class ClockAndPower:
         self.medians = dict(zip(("clock_mhz", "power_w"), map(statistics.median, zip(*samples))))
 
 
+def timed(step, arguments):
+    """Milliseconds of `step(index)`, clock and power, after the row has run for a while."""
+    cuda = not arguments.small
+    synchronize = torch.cuda.synchronize if cuda else lambda: None
+    start = time.perf_counter()
+    while time.perf_counter() - start < arguments.seconds:
+        step(1)
+        synchronize()
+    with ClockAndPower() if cuda else contextlib.nullcontext() as sampled:
+        start = time.perf_counter()
+        for index in range(arguments.steps):
+            step(index)
+        synchronize()
+        result = {"ms": 1000 * (time.perf_counter() - start) / arguments.steps}
+    return {**result, **sampled.medians} if cuda else result
+
+
+def measured_apart(rows):
+    """What this program prints for each row with `--one ROW`, in a process of its own."""
+    results = []
+    for row in rows:
+        command = [sys.executable, *sys.argv, "--one", row]
+        run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+        results.append(json.loads(run.stdout.splitlines()[-1]))
+        print(
+            "  ".join(f"{key} {value:.4g}" if key != "row" else f"{value:22}" for key, value in results[-1].items()),
+            flush=True,
+        )
+    return results
+
+
+def write(rows, arguments, *names):
+    """Writes the rows as JSON, with the arguments that say what was measured."""
+    result = {
+        "torch": torch.__version__,
+        "device": "cpu" if arguments.small else torch.cuda.get_device_name(),
+        "model": {name: getattr(arguments, name) for name in names},
+        "rows": rows,
+    }
+    pathlib.Path(arguments.out).write_text(json.dumps(result, indent=1) + "\n")
+
+
 def compiled(row, model):
     """The loss of the model as the program that a row names."""
     name, _, graph = row.partition("+")
@@ -115,20 +157,9 @@ def measure(row, arguments):
     step(0)
     synchronize()
     result = {"row": row, "first_step_s": time.perf_counter() - start}
-    start = time.perf_counter()
-    while time.perf_counter() - start < arguments.seconds:
-        step(1)
-        synchronize()
-    steps = arguments.steps
-    with ClockAndPower() if cuda else contextlib.nullcontext() as sampled:
-        start = time.perf_counter()
-        for index in range(steps):
-            step(index)
-        synchronize()
-        result["ms"] = 1000 * (time.perf_counter() - start) / steps
+    result.update(timed(step, arguments))
     if cuda:
         result["device_mib"] = (free - torch.cuda.mem_get_info()[0]) / 2**20
-        result.update(sampled.medians)
     return result
 
 
@@ -157,22 +188,7 @@ def main():
     left_out = [] if arguments.rows else [row for row in ROWS if row not in chosen]
     if left_out:
         print(f"left out, because their packages are not installed: {', '.join(left_out)}")
-    rows = []
-    for row in chosen:
-        command = [sys.executable, *sys.argv, "--one", row]
-        run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-        rows.append(json.loads(run.stdout.splitlines()[-1]))
-        print(
-            "  ".join(f"{key} {value:.1f}" if key != "row" else f"{value:18}" for key, value in rows[-1].items()),
-            flush=True,
-        )
-    result = {
-        "torch": torch.__version__,
-        "device": "cpu" if arguments.small else torch.cuda.get_device_name(),
-        "model": {key: getattr(arguments, key) for key in ("layers", "vocabulary", "sequences", "sequence")},
-        "rows": rows,
-    }
-    pathlib.Path(arguments.out).write_text(json.dumps(result, indent=1) + "\n")
+    write(measured_apart(chosen), arguments, "layers", "vocabulary", "sequences", "sequence")
 
 
 if __name__ == "__main__":
