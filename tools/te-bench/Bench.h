@@ -34,6 +34,7 @@ struct Effort {
   double idleMs = 100;
   double sustainedMs = 600;
   int64_t leastRepetitions = 3;
+  /// Replays of a graph between two looks at the host's clock.
   int hostRepetitions = 20;
 };
 
