@@ -151,8 +151,11 @@ llvm::Error te::linkGeneratedCode(llvm::Module &module) {
         builder.buildFunctionSimplificationPipeline(
             llvm::OptimizationLevel::O2, llvm::ThinOrFullLTOPhase::None);
     for (llvm::Function &function : module)
-      if (isGenerated(function))
+      if (isGenerated(function)) {
+        // A step is linked with no library that has memset.
+        function.addFnAttr("no-builtin-memset");
         passes.run(function, functions);
+      }
   });
   return llvm::Error::success();
 }

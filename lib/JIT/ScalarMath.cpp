@@ -132,6 +132,18 @@ float te_scalar_dropout(int64_t index, uint32_t seed, uint32_t offset,
                              offset, stream);
 }
 
+// The lane sum of Kernels.td, for the CPU.
+void te_scalar_clear_lanes(float *lanes) {
+  for (int i = 0; i < kLanes; ++i)
+    lanes[i] = 0.0f;
+}
+float te_scalar_sum_of_lanes(float *lanes) {
+  for (int stride = kLanes / 2; stride != 0; stride /= 2)
+    for (int i = 0; i < stride; ++i)
+      lanes[i] += lanes[i + stride];
+  return lanes[0];
+}
+
 // fma and rint for processors without the instruction, where LLVM would call
 // libm; see makePortable in GeneratedCode.cpp.
 

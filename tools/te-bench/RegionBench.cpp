@@ -1,4 +1,4 @@
-//===- RegionBench.cpp - code generated for elementwise ops ---------------===//
+//===- RegionBench.cpp - code generated for regions -----------------------===//
 //
 // Each row is a program whose step is one launch of generated code, compared
 // with a copy that moves equally many bytes.
@@ -18,7 +18,8 @@ namespace te::bench {
 
 namespace {
 
-/// A program whose types are !n (bf16) and !w (f32), of one shape.
+/// A program whose types are !n (bf16) and !w (f32), of one shape, and !r
+/// (f32), with an element for each row.
 struct Region {
   const char *name;
   const char *arguments;
@@ -43,6 +44,40 @@ constexpr Region regions[] = {
      "!n"},
     {"add f32, cast to bf16", "%a: !w, %b: !w",
      "%s = arith.addf %a, %b : !w\n %y = arith.truncf %s : !w to !n", "!n"},
+    {"rms norm bf16", "%a: !n",
+     "%w = arith.extf %a : !n to !w\n %q = arith.mulf %w, %w : !w\n"
+     "%0 = arith.constant dense<0.0> : !r\n"
+     "%s = linalg.reduce {arith.addf} ins(%q : !w) outs(%0 : !r) "
+     "dimensions = [1]\n"
+     "%r = math.sqrt %s : !r\n %e = tensor.empty() : !w\n"
+     "%b = linalg.broadcast ins(%r : !r) outs(%e : !w) dimensions = [1]\n"
+     "%d = arith.divf %w, %b : !w\n %y = arith.truncf %d : !w to !n",
+     "!n"},
+    {"softmax without a maximum bf16", "%a: !n",
+     "%w = arith.extf %a : !n to !w\n %x = math.exp %w : !w\n"
+     "%0 = arith.constant dense<0.0> : !r\n"
+     "%s = linalg.reduce {arith.addf} ins(%x : !w) outs(%0 : !r) "
+     "dimensions = [1]\n"
+     "%e = tensor.empty() : !w\n"
+     "%b = linalg.broadcast ins(%s : !r) outs(%e : !w) dimensions = [1]\n"
+     "%d = arith.divf %x, %b : !w\n %y = arith.truncf %d : !w to !n",
+     "!n"},
+    {"gradient of softmax bf16", "%a: !n, %g: !n",
+     "%w = arith.extf %a : !n to !w\n %v = arith.extf %g : !n to !w\n"
+     "%p = arith.mulf %w, %v : !w\n %0 = arith.constant dense<0.0> : !r\n"
+     "%s = linalg.reduce {arith.addf} ins(%p : !w) outs(%0 : !r) "
+     "dimensions = [1]\n"
+     "%e = tensor.empty() : !w\n"
+     "%b = linalg.broadcast ins(%s : !r) outs(%e : !w) dimensions = [1]\n"
+     "%c = arith.subf %v, %b : !w\n %d = arith.mulf %w, %c : !w\n"
+     "%y = arith.truncf %d : !w to !n",
+     "!n"},
+    {"sum of products bf16", "%a: !n, %g: !n",
+     "%w = arith.extf %a : !n to !w\n %v = arith.extf %g : !n to !w\n"
+     "%p = arith.mulf %w, %v : !w\n %0 = arith.constant dense<0.0> : !r\n"
+     "%y = linalg.reduce {arith.addf} ins(%p : !w) outs(%0 : !r) "
+     "dimensions = [1]",
+     "!r"},
 };
 
 std::string programOf(const Region &region, int64_t rows, int64_t cols) {
@@ -51,6 +86,7 @@ std::string programOf(const Region &region, int64_t rows, int64_t cols) {
   std::string text;
   llvm::raw_string_ostream(text)
       << "!n = " << shape << "bf16>\n!w = " << shape << "f32>\n"
+      << "!r = tensor<" << rows << "xf32>\n"
       << "func.func @f(" << region.arguments << ") -> (" << region.result
       << " {te.name = \"y\"}) {\n " << region.body
       << "\n return %y : " << region.result << "\n}\n";

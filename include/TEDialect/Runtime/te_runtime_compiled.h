@@ -20,13 +20,13 @@ extern "C" {
 
 /// Code that was generated for launches of the kernel `generated`, as a
 /// constant of the module. It computes elements of all outputs from the same
-/// elements of the inputs; before it writes an element, it has read all inputs
-/// of that element.
+/// elements of the inputs, and sums of rows; it reads an element for the last
+/// time before it writes that element.
 typedef struct te_rt_generated {
   /// What messages call it.
   const char *name;
-  /// Computes the elements from `begin` to before `end`; `buffers` as those of
-  /// the launch.
+  /// Computes the elements from `begin` to before `end`, a multiple of
+  /// `block_elements` and another or `count`; `buffers` as those of the launch.
   void (*host)(void *const *buffers, int64_t begin, int64_t end);
   /// PTX with the kernel `device_name`, whose parameters are the addresses of
   /// the buffers that are not absent, in order, then `count` as i64, and 1 as

@@ -117,9 +117,11 @@ def TERT_LaunchOp
     A step ends when both streams have finished.
 
     A launch of `generated` has its code in `body`: elementwise `arith` and `math`
-    ops on scalars and `tert.dropout`, which `te-convert-tert-to-llvm` compiles. Element i of the
+    ops on scalars, `tert.dropout` and `tert.row_sum`, which `te-convert-tert-to-llvm` compiles. Element i of the
     outputs is computed from element i of each input; with `maps`, from the element
     that the input's map gives for i, which is how transposes, slices and broadcasts are read.
+    If the body sums rows, `maps` may go on with the outputs: `d0 floordiv cols` is an output
+    with an element for each row.
 
     Constraints:
     1. (launch-c1) `kernel` is the name of a row.
@@ -128,8 +130,8 @@ def TERT_LaunchOp
     4. (launch-c4) only optional buffers are `tert.null`.
     5. (launch-c5) a buffer that is written is not also another buffer of the launch, except an input that the row allows to share its memory.
     6. (launch-c6) only collectives are `side`.
-    7. (launch-c7) only a launch of `generated` has a `body`; it takes an element of each input buffer, consists of `arith` and `math` ops on f32, of conversions between f32 and bf16 or f16, and of `tert.dropout`, whose operands are elements of type i32, and ends in a `tert.yield` of an element of each output buffer; the buffers have `count` elements, inputs as many as their map reaches.
-    8. (launch-c8) `maps` has a map of one dimension to one result for each input, made of sums, products, `floordiv` and `mod`.
+    7. (launch-c7) only a launch of `generated` has a `body`; it takes an element of each input buffer, consists of `arith` and `math` ops on f32, of conversions between f32 and bf16 or f16, of `tert.dropout`, whose operands are elements of type i32, and of `tert.row_sum`, and ends in a `tert.yield` of an element of each output buffer; the buffers have `count` elements, or as many as their map reaches.
+    8. (launch-c8) `maps` has a map of one dimension to one result for each input, or for each input and output, made of sums, products, `floordiv` and `mod`; that of an output is the identity, or `d0 floordiv cols` if its value is the same for all elements of a row.
 
     Example:
 
@@ -155,6 +157,9 @@ def TERT_LaunchOp
     /// the input of index `input`, of the same size: the kernel reads each element
     /// for the last time before it writes that element.
     bool mayShare(unsigned input, unsigned output);
+
+    /// From an element to that of each buffer of generated code that is not absent.
+    ::llvm::SmallVector<::mlir::AffineMap> getMapsOfBuffers();
   }];
   let assemblyFormat = [{
     $kernel $parameters `(` $buffers `)` (`side` $side^)? (`maps` $maps^)? attr-dict `:` type($buffers) ($body^)?
@@ -179,6 +184,27 @@ def TERT_DropoutOp : TERT_Op<"dropout", [Pure]> {
                        I32Attr:$stream);
   let results = (outs F32:$factor);
   let assemblyFormat = "$seed `,` $offset attr-dict";
+}
+
+def TERT_RowSumOp : TERT_Op<"row_sum", [Pure]> {
+  let summary = "the sum of a row";
+  let description = [{
+    An op of generated code: the sum of `x` over the elements of the row that is being
+    computed, which are those from a multiple of `cols` on. Element i belongs to lane
+    i mod 256; each lane adds in order, and a halving tree adds the lanes, as in `row_sum`.
+
+    Constraints:
+    1. (row_sum-c1) all sums of a launch have one `cols`, which divides `count`.
+
+    Example:
+
+    ```mlir
+    %sum = tert.row_sum %x {cols = 4096 : i64}
+    ```
+  }];
+  let arguments = (ins F32:$x, I64Attr:$cols);
+  let results = (outs F32:$sum);
+  let assemblyFormat = "$x attr-dict";
 }
 
 def TERT_YieldOp

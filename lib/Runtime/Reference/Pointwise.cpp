@@ -10,9 +10,11 @@ namespace te::rt::reference {
 
 void generated(const generated_params &p, void *const *buffers) {
   const auto *code = reinterpret_cast<const te_rt_generated *>(p.function);
-  parallelFor(p.count, p.count, [&](int64_t begin, int64_t end) {
-    code->host(buffers, begin, end);
-  });
+  const int64_t block = code->block_elements;
+  parallelFor(
+      ceilDiv(p.count, block), p.count, [&](int64_t begin, int64_t end) {
+        code->host(buffers, begin * block, std::min(end * block, p.count));
+      });
 }
 
 void copy(const copy_params &p, void *const *buffers) {

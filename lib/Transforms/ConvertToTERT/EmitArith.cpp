@@ -99,7 +99,11 @@ void te::attachArithKernels(MLIRContext *context) {
 template <>
 LogicalResult te::emitLaunches(linalg::GenericOp op, LaunchEmitter &emitter) {
   LaunchCall call(emitter, op, "generated");
-  call.i64("count", count(op.getResult(0))).i64("function", 0);
+  auto maps = op.getIndexingMapsArray();
+  auto whole =
+      llvm::find_if(maps, [](AffineMap map) { return map.isIdentity(); });
+  call.i64("count", count(op->getOperand(whole - maps.begin())))
+      .i64("function", 0);
   unsigned absent[2] = {};
   for (const tert::KernelBuffer &buffer :
        tert::lookupKernel("generated")->buffers)
@@ -113,13 +117,14 @@ LogicalResult te::emitLaunches(linalg::GenericOp op, LaunchEmitter &emitter) {
   FailureOr<tert::LaunchOp> launch = call.launch();
   if (failed(launch))
     return failure();
-  auto maps = llvm::to_vector(
-      ArrayRef(op.getIndexingMapsArray()).take_front(op.getInputs().size()));
-  if (!llvm::all_of(maps, [](AffineMap map) { return map.isIdentity(); }))
+  auto isIdentity = [](AffineMap map) { return map.isIdentity(); };
+  const unsigned numInputs = op.getInputs().size();
+  if (llvm::all_of(ArrayRef(maps).drop_front(numInputs), isIdentity))
+    maps.truncate(numInputs);
+  if (!llvm::all_of(maps, isIdentity))
     launch->setMapsAttr(emitter.getBuilder().getAffineMapArrayAttr(maps));
 
   Block *from = op.getBody();
-  const unsigned numInputs = op.getInputs().size();
   OpBuilder b(op.getContext());
   Block *body = b.createBlock(&launch->getBody());
   IRMapping map;

@@ -1,7 +1,8 @@
 //===- FormRegions.cpp - form launches of elementwise ops -----------------===//
 //
 // A region is a set of elementwise ops with one number of elements that are
-// computed together, at the position of the last of them. The ops are visited
+// computed together, at the position of the last of them. If it also sums rows,
+// ops with an element for each row belong to it, too. The ops are visited
 // in program order, and each is merged with the regions of its operands where
 // `mayJoin` allows it. Merging delays the earlier region, so it must not break
 // an earlier use of its results and must not increase the memory in use.
@@ -14,9 +15,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "LaunchEmitter.h"
+#include "Regions.h"
 #include "StridedView.h"
 
 #include "TEDialect/TERT/ElementwiseOps.h"
+#include "TEDialect/TERT/GeneratedBody.h"
 #include "TEDialect/TERT/KernelTable.h"
 #include "TEDialect/Transforms/ConvertToTERT/Kernels.h"
 #include "TEDialect/Transforms/ConvertToTERT/Passes.h"
@@ -26,7 +29,6 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mlir/Dialect/Utils/IndexingUtils.h"
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
@@ -43,6 +45,10 @@ using namespace mlir::te;
 /// time to compile the region.
 static constexpr unsigned kMostCost = 64;
 
+/// The lengths of rows that are summed in a region. A warp computes a row:
+/// shorter ones leave most of its threads without work.
+static constexpr int64_t kFewestCols = 32, kMostCols = int64_t(1) << 24;
+
 /// The size of the code of `op`, as a multiple of one addition.
 static unsigned costOf(Operation *op) {
   return isa<math::TanhOp, math::Log1pOp, DropoutOp>(op) ? 16
@@ -52,14 +58,38 @@ static unsigned costOf(Operation *op) {
 }
 
 /// The operands of an elementwise op of which it reads one element for each of
-/// its result: all but the random state of a dropout.
+/// its result: all but the random state of a dropout. A sum reads all elements
+/// of its first operand.
 static OperandRange elementsOf(Operation *op) {
-  return isa<DropoutOp>(op) ? op->getOperands().take_front(1)
-                            : op->getOperands();
+  return isa<DropoutOp, linalg::ReduceOp>(op) ? op->getOperands().take_front(1)
+                                              : op->getOperands();
 }
 
-/// Whether `op` is elementwise and the code generator supports it.
+static int64_t countOf(Value value) {
+  return cast<RankedTensorType>(value.getType()).getNumElements();
+}
+
+/// The elements that a region computes for `op`.
+static int64_t countOf(Operation *op) {
+  return countOf(isa<linalg::ReduceOp>(op) ? op->getOperand(0)
+                                           : op->getResult(0));
+}
+
+/// Whether `op` is a sum of rows that may be part of a region.
+static bool isFusibleSum(linalg::ReduceOp op) {
+  auto type = cast<RankedTensorType>(op.getInputs().front().getType());
+  const int64_t rows = countOf(op->getResult(0));
+  if (!type.hasStaticShape() || rows == 0 ||
+      op.getDimensions().back() != type.getRank() - 1)
+    return false;
+  const int64_t cols = type.getNumElements() / rows;
+  return cols >= kFewestCols && cols <= kMostCols;
+}
+
+/// Whether `op` is elementwise or a sum, and the code generator supports it.
 static bool isFusible(Operation &op) {
+  if (auto sum = dyn_cast<linalg::ReduceOp>(op))
+    return isFusibleSum(sum);
   auto type = op.getNumResults() == 1
                   ? dyn_cast<RankedTensorType>(op.getResult(0).getType())
                   : RankedTensorType();
@@ -79,43 +109,6 @@ static bool isFusible(Operation &op) {
   return isFloat(type) && llvm::all_of(elementsOf(&op).getTypes(), isFloat);
 }
 
-/// Gives each select a comparison that only it reads, directly before it.
-static void separateComparisons(Block &block) {
-  for (auto select :
-       llvm::make_early_inc_range(block.getOps<arith::SelectOp>())) {
-    auto comparison = select.getCondition().getDefiningOp<arith::CmpFOp>();
-    if (!comparison)
-      continue;
-    if (!comparison->hasOneUse())
-      comparison = cast<arith::CmpFOp>(OpBuilder(select).clone(*comparison));
-    comparison->moveBefore(select);
-    select.getConditionMutable().assign(comparison);
-  }
-}
-
-/// Writes each te.zero_unused as a select.
-static void expandZeroUnused(Block &block) {
-  for (auto op : llvm::make_early_inc_range(block.getOps<ZeroUnusedOp>())) {
-    OpBuilder b(op);
-    Location loc = op.getLoc();
-    auto type = op.getX().getType();
-    auto masks = RankedTensorType::get(type.getShape(),
-                                       getElementTypeOrSelf(op.getUsed()));
-    Value none = tensor::EmptyOp::create(b, loc, masks.getShape(),
-                                         masks.getElementType());
-    Value used = linalg::BroadcastOp::create(b, loc, op.getUsed(), none,
-                                             /*dimensions=*/1)
-                     ->getResult(0);
-    Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(masks));
-    Value isUsed =
-        arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNE, used, zero);
-    Value zeros = arith::ConstantOp::create(b, loc, b.getZeroAttr(type));
-    op.replaceAllUsesWith(
-        arith::SelectOp::create(b, loc, isUsed, op.getX(), zeros).getResult());
-    op.erase();
-  }
-}
-
 /// The value of all elements if `value` is a splat constant.
 static std::optional<APFloat> splatOf(Value value) {
   DenseFPElementsAttr constant;
@@ -131,10 +124,6 @@ static bool isFree(Operation &op) {
          llvm::any_of(op.getResults(), [](Value result) {
            return lookThroughViews(result) != result;
          });
-}
-
-static int64_t countOf(Value value) {
-  return cast<RankedTensorType>(value.getType()).getNumElements();
 }
 
 static int64_t bytesOf(Value value) {
@@ -171,6 +160,17 @@ namespace {
 
 using Region = llvm::SmallSetVector<Operation *, 4>;
 
+/// The elements of a region, and the length of the rows that it sums, 0 if it
+/// sums none.
+struct Extent {
+  int64_t count, cols;
+
+  /// Whether the elements of `op` are those of a row each.
+  bool isOfRows(Operation *op) const {
+    return cols != 0 && countOf(op) * cols == count;
+  }
+};
+
 /// What a region reads of a tensor: the `extent` elements from `offset` on, and
 /// from the number of an element of the region to its number among these.
 struct Input {
@@ -191,6 +191,7 @@ struct Input {
 /// What a region reads, except splat constants, and its results that ops
 /// outside of it read.
 struct Interface {
+  Extent extent;
   SmallVector<Input, 8> inputs;
   SmallVector<Value, 4> outputs;
 };
@@ -241,12 +242,14 @@ private:
     };
     return {wordOf(0), wordOf(1)};
   }
-  bool readsElsewhere(const Region &readers, const Region &makers) const;
+  Input readOf(Operation *op, const Input &input, Extent extent) const;
+  bool readsElsewhere(const Region &readers, const Region &makers,
+                      Extent extent) const;
   Interface interfaceOf(const Region &region);
   void replace(const Region &region);
   SmallVector<Value> createGeneric(OpBuilder &b, Location loc,
-                                   ArrayRef<Input> inputs,
-                                   ArrayRef<Value> outputs, EmitBody emitBody);
+                                   const Interface &interface,
+                                   EmitBody emitBody);
 
   size_t mostInputs = 0, mostOutputs = 0;
   /// What the results of reshapes, transposes, slices and broadcasts are read
@@ -277,62 +280,6 @@ static bool isRead(Value value, bool followMoves,
   });
 }
 
-/// Brings a sum into a form that has a kernel: over leading or trailing
-/// dimensions, of which a sum over all is two. A conversion of the operand to
-/// f32 moves into the body.
-static void prepareSum(linalg::ReduceOp op) {
-  OpBuilder b(op);
-  Location loc = op.getLoc();
-  Value x = op.getInputs().front();
-  auto dimensions = llvm::to_vector(op.getDimensions());
-  const int64_t rank = cast<RankedTensorType>(x.getType()).getRank(),
-                sums = dimensions.size();
-  auto isRun = [&](int64_t first) {
-    return llvm::equal(dimensions, llvm::seq(first, first + sums));
-  };
-  auto create = [&](Value x, Value init, ArrayRef<int64_t> dimensions) {
-    auto widened = x.getDefiningOp<arith::ExtFOp>();
-    return linalg::ReduceOp::create(
-               b, loc, widened ? widened.getIn() : x, init, dimensions,
-               [](OpBuilder &b, Location loc, ValueRange elements) {
-                 Value element = elements[0];
-                 if (!element.getType().isF32())
-                   element =
-                       arith::ExtFOp::create(b, loc, b.getF32Type(), element);
-                 Value sum =
-                     arith::AddFOp::create(b, loc, element, elements[1]);
-                 linalg::YieldOp::create(b, loc, sum);
-               })
-        ->getResult(0);
-  };
-  if (!isRun(0) && !isRun(rank - sums)) {
-    SmallVector<int64_t> order;
-    for (int64_t axis : llvm::seq(rank))
-      if (!llvm::is_contained(dimensions, axis))
-        order.push_back(axis);
-    order.append(dimensions);
-    dimensions = llvm::to_vector(llvm::seq(rank - sums, rank));
-    auto transposed = [&](Value value) -> Value {
-      auto shape = cast<RankedTensorType>(value.getType()).getShape();
-      Value init = tensor::EmptyOp::create(
-          b, loc, applyPermutation(shape, order), getElementTypeOrSelf(value));
-      return linalg::TransposeOp::create(b, loc, value, init, order)
-          ->getResult(0);
-    };
-    auto widened = x.getDefiningOp<arith::ExtFOp>();
-    x = transposed(widened ? widened.getIn() : x);
-  } else if (sums == rank && rank > 1) {
-    auto shape = cast<RankedTensorType>(x.getType()).getShape().drop_back();
-    auto type = RankedTensorType::get(shape, b.getF32Type());
-    Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(type));
-    x = create(x, zero, rank - 1);
-    dimensions.pop_back();
-  }
-  Value sum = create(x, op.getInits().front(), dimensions);
-  op->getResult(0).replaceAllUsesWith(sum);
-  op.erase();
-}
-
 /// Finds the source of each view, and stores the views that a region cannot
 /// read in place or that other ops read.
 void FormRegions::findSources(Block &block) {
@@ -357,7 +304,10 @@ void FormRegions::findSources(Block &block) {
     views.try_emplace(result, *view);
     sources[result] = {inputOf(operand).tensor, view->getOffset(),
                        view->getExtent(), view->getMap(&getContext())};
-    auto needsMemory = [](Operation *reader) { return !isFusible(*reader); };
+    // A sum that joins no region reads memory.
+    auto needsMemory = [](Operation *reader) {
+      return isa<linalg::ReduceOp>(reader) || !isFusible(*reader);
+    };
     if (movesElements(&op) &&
         isRead(result, /*followMoves=*/false, needsMemory))
       store(result);
@@ -369,7 +319,8 @@ void FormRegions::store(Value value) {
   OpBuilder b(&getContext());
   b.setInsertionPointAfterValue(value);
   Value copy =
-      createGeneric(b, value.getLoc(), inputOf(value), value,
+      createGeneric(b, value.getLoc(),
+                    {{countOf(value), 0}, {inputOf(value)}, {value}},
                     [](OpBuilder &b, Location loc, ValueRange elements) {
                       linalg::YieldOp::create(b, loc, elements.front());
                     })
@@ -378,23 +329,61 @@ void FormRegions::store(Value value) {
   ++numRegions;
 }
 
-bool FormRegions::readsElsewhere(const Region &readers,
-                                 const Region &makers) const {
+/// The extent of a region of `ops`; none if they are no region.
+static std::optional<Extent> extentOf(ArrayRef<Operation *> ops) {
+  Extent extent{0, 0};
+  for (Operation *op : ops)
+    if (isa<linalg::ReduceOp>(op)) {
+      const int64_t count = countOf(op),
+                    cols = count / countOf(op->getResult(0));
+      if (extent.cols != 0 && (extent.cols != cols || extent.count != count))
+        return std::nullopt;
+      extent = {count, cols};
+    }
+  if (extent.cols == 0)
+    extent.count = countOf(ops.front());
+  auto belongs = [&](Operation *op) {
+    return countOf(op) == extent.count || extent.isOfRows(op);
+  };
+  return llvm::all_of(ops, belongs) ? std::optional(extent) : std::nullopt;
+}
+
+/// What a region reads of `input`, an input of its op `op`.
+Input FormRegions::readOf(Operation *op, const Input &input,
+                          Extent extent) const {
+  Input read = input;
+  if (extent.isOfRows(op))
+    read.map =
+        read.map.compose(tert::getMapOfRows(extent.cols, op->getContext()));
+  return read;
+}
+
+/// Whether an op of `readers` reads another element of a value of `makers` than
+/// that which the region has computed.
+bool FormRegions::readsElsewhere(const Region &readers, const Region &makers,
+                                 Extent extent) const {
   return llvm::any_of(readers, [&](Operation *reader) {
     return llvm::any_of(elementsOf(reader), [&](Value operand) {
       Input input = inputOf(operand);
-      return makers.contains(input.tensor.getDefiningOp()) &&
-             !input.isWhole(operand);
+      if (!makers.contains(input.tensor.getDefiningOp()) ||
+          input.isWhole(operand))
+        return false;
+      const bool isOfItsRow =
+          extent.cols != 0 && countOf(reader) == extent.count &&
+          countOf(input.tensor) * extent.cols == extent.count &&
+          input.map == tert::getMapOfRows(extent.cols, reader->getContext());
+      return !isOfItsRow;
     });
   });
 }
 
 Interface FormRegions::interfaceOf(const Region &region) {
-  Interface interface;
+  Interface interface{*extentOf(region.getArrayRef()), {}, {}};
   for (Operation *op : region) {
     auto add = [&](const Input &input) {
-      if (!llvm::is_contained(interface.inputs, input))
-        interface.inputs.push_back(input);
+      Input read = readOf(op, input, interface.extent);
+      if (!llvm::is_contained(interface.inputs, read))
+        interface.inputs.push_back(read);
     };
     for (Value operand : elementsOf(op)) {
       Input input = inputOf(operand);
@@ -421,7 +410,11 @@ bool FormRegions::mayJoin(const Region &earlier, const Region &later,
       cost += costOf(op);
   if (cost > kMostCost)
     return false;
-  if (readsElsewhere(earlier, later) || readsElsewhere(later, earlier))
+  Region both(earlier.begin(), earlier.end());
+  both.insert(later.begin(), later.end());
+  std::optional<Extent> extent = extentOf(both.getArrayRef());
+  if (!extent || readsElsewhere(earlier, later, *extent) ||
+      readsElsewhere(later, earlier, *extent))
     return false;
   auto isOutside = [&](Operation *op) {
     return !earlier.contains(op) && !later.contains(op);
@@ -469,11 +462,16 @@ bool FormRegions::mayJoin(const Region &earlier, const Region &later,
     if (held > freed)
       return false;
   }
-  Region both(earlier.begin(), earlier.end());
-  both.insert(later.begin(), later.end());
   Interface interface = interfaceOf(both);
+  // linalg.generic finds its number of elements in a tensor that has them all.
+  auto hasAll = [&](const Input &input) { return input.map.isIdentity(); };
+  auto isOfAll = [&](Value output) {
+    return countOf(output) == interface.extent.count;
+  };
   return interface.inputs.size() <= mostInputs &&
-         interface.outputs.size() <= mostOutputs;
+         interface.outputs.size() <= mostOutputs &&
+         (llvm::any_of(interface.inputs, hasAll) ||
+          llvm::any_of(interface.outputs, isOfAll));
 }
 
 /// Moves the reshapes of `value` behind it.
@@ -491,11 +489,7 @@ void FormRegions::form(Block &block) {
   positions.clear();
   users.clear();
   launchesBefore.clear();
-  expandZeroUnused(block);
-  separateComparisons(block);
-  for (auto reduce :
-       llvm::make_early_inc_range(block.getOps<linalg::ReduceOp>()))
-    prepareSum(reduce);
+  prepareRegions(block);
   findSources(block);
   unsigned launches = 0;
   for (Operation &op : block) {
@@ -531,8 +525,7 @@ void FormRegions::form(Block &block) {
       Input input = inputOf(operand);
       Operation *maker = input.tensor.getDefiningOp();
       auto found = merge && maker ? lastOf.find(maker) : lastOf.end();
-      if (found == lastOf.end() || joined.contains(maker) ||
-          !input.isWhole(operand))
+      if (found == lastOf.end() || joined.contains(maker))
         continue;
       Operation *last = found->second;
       Region &earlier = regions[last];
@@ -549,8 +542,13 @@ void FormRegions::form(Block &block) {
     regions[&op] = std::move(joined);
   }
   for (Operation &op : llvm::make_early_inc_range(block))
-    if (auto found = regions.find(&op); found != regions.end())
-      replace(found->second);
+    if (auto found = regions.find(&op); found != regions.end()) {
+      // A sum that is alone has a kernel.
+      if (found->second.size() == 1 && isa<linalg::ReduceOp>(op))
+        lastOf.erase(&op);
+      else
+        replace(found->second);
+    }
   for (auto [output, result] : replaced) {
     output.replaceAllUsesWith(result);
     moveReshapesBehind(result);
@@ -561,16 +559,15 @@ void FormRegions::form(Block &block) {
       op.erase();
 }
 
-/// A linalg.generic on flat tensors that computes values of the types of
-/// `outputs`, which it returns in their shapes.
+/// A linalg.generic on flat tensors that computes values of the types of the
+/// outputs, which it returns in their shapes.
 SmallVector<Value> FormRegions::createGeneric(OpBuilder &b, Location loc,
-                                              ArrayRef<Input> inputs,
-                                              ArrayRef<Value> outputs,
+                                              const Interface &interface,
                                               EmitBody emitBody) {
   SmallVector<Value> operands, inits;
   SmallVector<AffineMap> maps;
   SmallVector<Type> types;
-  for (const Input &input : inputs) {
+  for (const Input &input : interface.inputs) {
     auto found = replaced.find(input.tensor);
     Value flat =
         flatten(b, loc, found != replaced.end() ? found->second : input.tensor);
@@ -584,17 +581,20 @@ SmallVector<Value> FormRegions::createGeneric(OpBuilder &b, Location loc,
     operands.push_back(flat);
     maps.push_back(input.map);
   }
-  for (Value output : outputs) {
+  for (Value output : interface.outputs) {
     inits.push_back(tensor::EmptyOp::create(b, loc, countOf(output),
                                             getElementTypeOrSelf(output)));
     types.push_back(inits.back().getType());
-    maps.push_back(b.getMultiDimIdentityMap(1));
+    maps.push_back(
+        countOf(output) == interface.extent.count
+            ? b.getMultiDimIdentityMap(1)
+            : tert::getMapOfRows(interface.extent.cols, &getContext()));
   }
   auto generic =
       linalg::GenericOp::create(b, loc, types, operands, inits, maps,
                                 utils::IteratorType::parallel, emitBody);
   return llvm::map_to_vector(
-      llvm::zip_equal(generic.getResults(), outputs), [&](auto pair) {
+      llvm::zip_equal(generic.getResults(), interface.outputs), [&](auto pair) {
         auto [result, output] = pair;
         return reshape(b, loc, result,
                        cast<RankedTensorType>(output.getType()));
@@ -623,7 +623,7 @@ void FormRegions::replace(const Region &region) {
       return elements[llvm::find(interface.inputs, input) -
                       interface.inputs.begin()];
     };
-    auto widen = [&](Value operand) -> Value {
+    auto widen = [&](Operation *op, Value operand) -> Value {
       Input input = inputOf(operand);
       if (std::optional<APFloat> splat = splatOf(input.tensor)) {
         Value &known = wide[input.tensor];
@@ -637,7 +637,7 @@ void FormRegions::replace(const Region &region) {
       }
       Value scalar = scalars.lookup(input.tensor);
       if (!scalar)
-        scalar = elementOf(input);
+        scalar = elementOf(readOf(op, input, interface.extent));
       if (scalar.getType().isF32() || scalar.getType().isInteger(1))
         return scalar;
       Value &known = wide[scalar];
@@ -646,14 +646,20 @@ void FormRegions::replace(const Region &region) {
       return known;
     };
     for (Operation *op : ops) {
-      SmallVector<Value> operands = llvm::map_to_vector(elementsOf(op), widen);
+      auto operands = llvm::map_to_vector(
+          elementsOf(op), [&](Value operand) { return widen(op, operand); });
       Value result = operands.front();
       if (auto dropout = dyn_cast<DropoutOp>(op)) {
         auto [seed, offset] = wordsOf(dropout);
         Value factor = tert::DropoutOp::create(
-            b, op->getLoc(), b.getF32Type(), elementOf(seed), elementOf(offset),
+            b, op->getLoc(), b.getF32Type(),
+            elementOf(readOf(op, seed, interface.extent)),
+            elementOf(readOf(op, offset, interface.extent)),
             dropout.getProbabilityAttr(), dropout.getStreamAttr());
         result = arith::MulFOp::create(b, op->getLoc(), result, factor);
+      } else if (isa<linalg::ReduceOp>(op)) {
+        result = tert::RowSumOp::create(b, op->getLoc(), b.getF32Type(), result,
+                                        interface.extent.cols);
       } else if (auto comparison = dyn_cast<arith::CmpFOp>(op)) {
         scalars[comparison] =
             arith::CmpFOp::create(b, op->getLoc(), comparison.getPredicate(),
@@ -673,8 +679,7 @@ void FormRegions::replace(const Region &region) {
           return scalars.lookup(output);
         }));
   };
-  SmallVector<Value> results =
-      createGeneric(b, loc, interface.inputs, interface.outputs, emitBody);
+  SmallVector<Value> results = createGeneric(b, loc, interface, emitBody);
   for (auto [output, result] : llvm::zip_equal(interface.outputs, results))
     replaced[output] = result;
   ++numRegions;

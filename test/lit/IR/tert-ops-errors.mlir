@@ -148,7 +148,7 @@ func.func @launch_c7_op(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
   tert.launch "generated" {count = 64 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none)
     : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
   ^bb0(%in: f32):
-    // expected-error @below {{expected generated code to be arith and math ops on f32, conversions between f32 and bf16 or f16, and tert.dropout, but got 'math.sin'}}
+    // expected-error @below {{expected generated code to be arith and math ops on f32, conversions between f32 and bf16 or f16, tert.dropout and tert.row_sum, but got 'math.sin'}}
     %out = math.sin %in : f32
     tert.yield %out : f32
   }
@@ -162,7 +162,7 @@ func.func @launch_c7_condition(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
     : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
   ^bb0(%in: f32):
     %holds = arith.cmpf olt, %in, %in : f32
-    // expected-error @below {{expected generated code to be arith and math ops on f32, conversions between f32 and bf16 or f16, and tert.dropout, but got 'arith.select'}}
+    // expected-error @below {{expected generated code to be arith and math ops on f32, conversions between f32 and bf16 or f16, tert.dropout and tert.row_sum, but got 'arith.select'}}
     %out = arith.select %holds, %holds, %holds : i1
     tert.yield %in : f32
   }
@@ -185,7 +185,7 @@ func.func @launch_c7_size(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
 // -----
 func.func @launch_c8(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
   %none = tert.null : !tert.buffer<0>
-  // expected-error @below {{expected 'maps' to be a map of one dimension to one result for each of 1 inputs}}
+  // expected-error @below {{expected 'maps' to be a map of one dimension to one result for each of 1 inputs, or of them and 1 outputs}}
   tert.launch "generated" {count = 64 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none) maps [affine_map<(d0, d1) -> (d0)>]
     : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
   ^bb0(%in: f32):
@@ -202,6 +202,48 @@ func.func @launch_c7_reach(%x: !tert.buffer<32>, %y: !tert.buffer<256>) {
     : !tert.buffer<32>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
   ^bb0(%in: f32):
     tert.yield %in : f32
+  }
+  return
+}
+
+// -----
+func.func @row_sum_c1(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
+  %none = tert.null : !tert.buffer<0>
+  tert.launch "generated" {count = 64 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none)
+    : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
+  ^bb0(%in: f32):
+    // expected-error @below {{expected rows of 48 elements, of which 'count' (64) is a multiple, but got 48}}
+    %sum = tert.row_sum %in {cols = 48 : i64}
+    tert.yield %sum : f32
+  }
+  return
+}
+
+// -----
+func.func @row_sum_c1_different(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
+  %none = tert.null : !tert.buffer<0>
+  tert.launch "generated" {count = 64 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none)
+    : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
+  ^bb0(%in: f32):
+    %sum = tert.row_sum %in {cols = 32 : i64}
+    // expected-error @below {{expected rows of 32 elements, of which 'count' (64) is a multiple, but got 16}}
+    %other = tert.row_sum %sum {cols = 16 : i64}
+    tert.yield %other : f32
+  }
+  return
+}
+
+// -----
+func.func @launch_c8_output(%x: !tert.buffer<256>, %y: !tert.buffer<8>) {
+  %none = tert.null : !tert.buffer<0>
+  // expected-error @below {{expected an output to have an element for each of 'count' or for each row, with one value in a row, but its map is affine_map<(d0) -> (d0 floordiv 32)>}}
+  tert.launch "generated" {count = 64 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none)
+    maps [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0 floordiv 32)>]
+    : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<8>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
+  ^bb0(%in: f32):
+    %sum = tert.row_sum %in {cols = 32 : i64}
+    %out = arith.addf %sum, %in : f32
+    tert.yield %out : f32
   }
   return
 }

@@ -37,8 +37,9 @@ def fill : Kernel<Elementwise> {
 def generated : Kernel<Elementwise> {
   let Description = [{
     Runs code that the compiler generated for one step: out0[i], out1[i], ... from
-    in0[i], in1[i], ... for each i < `count`. `function` is the address of a
-    te_rt_generated in the module, which also knows the types of the elements.
+    in0[i], in1[i], ... for each i < `count`, and sums of rows between, in the order
+    of `row_sum`. `function` is the address of a te_rt_generated in the module, which
+    also knows the types of the elements.
     Buffers that the code does not use are absent; those it uses come first.
   }];
   let Parameters = (parameters Dim:$count, AnyInt64:$function);
@@ -62,6 +63,7 @@ def generated : Kernel<Elementwise> {
                 MayReuse<"out0", "in5">, MayReuse<"out1", "in5">, MayReuse<"out2", "in5">, MayReuse<"out3", "in5">,
                 MayReuse<"out0", "in6">, MayReuse<"out1", "in6">, MayReuse<"out2", "in6">, MayReuse<"out3", "in6">,
                 MayReuse<"out0", "in7">, MayReuse<"out1", "in7">, MayReuse<"out2", "in7">, MayReuse<"out3", "in7">];
+  let Meaning = 2;
 }
 
 def rng_advance : Kernel<Elementwise> {

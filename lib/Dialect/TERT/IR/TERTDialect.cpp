@@ -5,13 +5,12 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "TEDialect/TERT/ElementwiseOps.h"
+#include "TEDialect/TERT/GeneratedBody.h"
 #include "TEDialect/TERT/KernelTable.h"
 #include "TEDialect/TERT/TERT.h"
 
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
-#include "llvm/Support/CheckedArithmetic.h"
 
 using namespace mlir;
 using namespace mlir::tert;
@@ -137,161 +136,6 @@ static LogicalResult verifyParameters(LaunchOp op, const KernelInfo &kernel) {
              << "kernel '" << kernel.name << "' has no parameter '"
              << attribute.getName().getValue() << "'";
   return success();
-}
-
-/// An op that code can be generated for: arithmetic on f32, choices between two
-/// f32, conversions, and random factors.
-static bool isScalarCode(Operation &op) {
-  if (isa<DropoutOp>(op))
-    return true;
-  auto isFloat = [](Type type) {
-    return type.isF32() || type.isBF16() || type.isF16();
-  };
-  auto isF32 = [](Type type) { return type.isF32(); };
-  if (isa<arith::CmpFOp>(op))
-    return llvm::all_of(op.getOperandTypes(), isF32);
-  if (auto select = dyn_cast<arith::SelectOp>(op))
-    return select.getCondition().getDefiningOp<arith::CmpFOp>() &&
-           isF32(select.getType());
-  if (op.getNumResults() != 1 || !isFloat(op.getResult(0).getType()) ||
-      !llvm::all_of(op.getOperandTypes(), isFloat))
-    return false;
-  const StringRef name = op.getName().getStringRef();
-  if (name == "arith.extf")
-    return op.getResult(0).getType().isF32();
-  if (name == "arith.truncf")
-    return op.getOperand(0).getType().isF32() && !op.hasAttr("roundingmode");
-  if (name != "arith.constant" && !isElementwiseOp(name))
-    return false;
-  return op.getResult(0).getType().isF32() &&
-         llvm::all_of(op.getOperandTypes(), isF32);
-}
-
-/// The largest value of `expr` for dimensions from 0 to `last`; nothing if that
-/// cannot be said.
-static std::optional<int64_t> maximumOf(AffineExpr expr, int64_t last) {
-  if (auto constant = dyn_cast<AffineConstantExpr>(expr))
-    return constant.getValue();
-  if (isa<AffineDimExpr>(expr))
-    return last;
-  auto binary = dyn_cast<AffineBinaryOpExpr>(expr);
-  if (!binary)
-    return std::nullopt;
-  std::optional<int64_t> left = maximumOf(binary.getLHS(), last),
-                         right = maximumOf(binary.getRHS(), last);
-  if (!left || !right || *left < 0 || *right < 0)
-    return std::nullopt;
-  if (expr.getKind() == AffineExprKind::Add)
-    return llvm::checkedAdd(*left, *right);
-  // The others have a constant on the right.
-  if (!isa<AffineConstantExpr>(binary.getRHS()) || *right == 0)
-    return std::nullopt;
-  switch (expr.getKind()) {
-  case AffineExprKind::Mul:
-    return llvm::checkedMul(*left, *right);
-  case AffineExprKind::FloorDiv:
-    return *left / *right;
-  case AffineExprKind::Mod:
-    return std::min(*left, *right - 1);
-  default:
-    return std::nullopt;
-  }
-}
-
-/// The body of generated code has an element of each buffer, of its size.
-static LogicalResult verifyBody(LaunchOp op, const KernelInfo &kernel) {
-  // launch-c7
-  const bool isGenerated = kernel.name == "generated";
-  if (op.getBody().empty() == isGenerated)
-    return op.emitOpError() << "expected " << (isGenerated ? "a" : "no")
-                            << " 'body' for kernel '" << kernel.name << "'";
-  if (!isGenerated)
-    return op.getMaps() ? op.emitOpError() << "expected no 'maps' for kernel '"
-                                           << kernel.name << "'"
-                        : success();
-  Block &body = op.getBody().front();
-  SmallVector<Value> buffers[2];
-  for (auto [info, buffer] : llvm::zip_equal(kernel.buffers, op.getBuffers()))
-    if (!buffer.getDefiningOp<NullOp>())
-      buffers[info.isOutput].push_back(buffer);
-  auto yield = body.empty() ? YieldOp() : dyn_cast<YieldOp>(body.back());
-  if (!yield || buffers[0].size() != body.getNumArguments() ||
-      buffers[1].size() != yield->getNumOperands())
-    return op.emitOpError()
-           << "expected a body that takes an element of each of "
-           << buffers[0].size() << " inputs and yields one of each of "
-           << buffers[1].size() << " outputs";
-  for (Operation &each : body.without_terminator())
-    if (!isScalarCode(each))
-      return each.emitOpError()
-             << "expected generated code to be arith and math ops on f32, "
-                "conversions between f32 and bf16 or f16, and tert.dropout, "
-                "but got '"
-             << each.getName() << "'";
-  const int64_t count =
-      cast<IntegerAttr>(op.getParameters().get("count")).getInt();
-  auto verifySize = [&](Type element, Value buffer,
-                        int64_t expected) -> LogicalResult {
-    const int64_t bytes = cast<BufferType>(buffer.getType()).getBytes();
-    if ((element.isF32() || element.isBF16() || element.isF16() ||
-         element.isInteger(32)) &&
-        count >= 0 && expected == bytes * 8 / element.getIntOrFloatBitWidth())
-      return success();
-    return op.emitOpError()
-           << "expected a buffer of " << expected << " elements of type "
-           << element << ", but got one of " << bytes << " bytes";
-  };
-  // launch-c8
-  SmallVector<AffineMap> maps(buffers[0].size());
-  if (std::optional<ArrayAttr> given = op.getMaps()) {
-    maps = llvm::map_to_vector(given->getAsValueRange<AffineMapAttr>(),
-                               [](AffineMap map) { return map; });
-    if (maps.size() != buffers[0].size() ||
-        llvm::any_of(maps, [](AffineMap map) {
-          return map.getNumInputs() != 1 || map.getNumResults() != 1;
-        }))
-      return op.emitOpError() << "expected 'maps' to be a map of one dimension "
-                                 "to one result for each of "
-                              << buffers[0].size() << " inputs";
-  }
-  for (auto [argument, buffer, map] :
-       llvm::zip_equal(body.getArguments(), buffers[0], maps)) {
-    int64_t size = count;
-    if (map) {
-      const std::optional<int64_t> last =
-          maximumOf(map.getResult(0), std::max<int64_t>(count - 1, 0));
-      if (!last || *last == std::numeric_limits<int64_t>::max())
-        return op.emitOpError()
-               << "expected 'maps' of sums, products, floordiv and mod that "
-                  "stay within 64 bits, but got "
-               << AffineMapAttr::get(map);
-      // Nothing is read, whatever the size.
-      if (count == 0)
-        continue;
-      size = *last + 1;
-    }
-    if (failed(verifySize(argument.getType(), buffer, size)))
-      return failure();
-  }
-  for (auto [value, buffer] : llvm::zip_equal(yield->getOperands(), buffers[1]))
-    if (failed(verifySize(value.getType(), buffer, count)))
-      return failure();
-  return success();
-}
-
-bool LaunchOp::mayShare(unsigned input, unsigned output) {
-  if (!lookupKernel(getKernel())->mayShare(input, output))
-    return false;
-  // An element that is not in the same place may be read again after the write.
-  std::optional<ArrayAttr> maps = getMaps();
-  if (!maps)
-    return true;
-  const size_t place =
-      llvm::count_if(getBuffers().take_front(input), [](Value buffer) {
-        return !buffer.getDefiningOp<NullOp>();
-      });
-  return place < maps->size() &&
-         cast<AffineMapAttr>((*maps)[place]).getValue().isIdentity();
 }
 
 LogicalResult LaunchOp::verify() {

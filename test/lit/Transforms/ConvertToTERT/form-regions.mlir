@@ -306,3 +306,72 @@ func.func @unused(%x: tensor<4x8xbf16> {te.name = "x"}, %used: tensor<4xf32> {te
   %y = te.zero_unused %s, %used : tensor<4x8xbf16>, tensor<4xf32>
   return %y : tensor<4x8xbf16>
 }
+
+// -----
+
+// A sum of rows, what is computed of it for each row, and what reads that for each element become one launch, with an
+// output for each row.
+// CHECK: #[[ROW:.*]] = affine_map<(d0) -> (d0 floordiv 64)>
+// CHECK-LABEL: func.func @normalized
+// CHECK-NOT: linalg.reduce
+// CHECK: linalg.generic {{.*}} ins(%{{.*}} : tensor<256xbf16>) outs(%{{.*}}, %{{.*}} : tensor<4xf32>, tensor<256xbf16>)
+// CHECK: %[[W:.*]] = arith.extf
+// CHECK: %[[Q:.*]] = arith.mulf %[[W]], %[[W]]
+// CHECK: %[[S:.*]] = tert.row_sum %[[Q]] {cols = 64 : i64}
+// CHECK: %[[R:.*]] = math.sqrt %[[S]]
+// CHECK: arith.divf %[[W]], %[[R]]
+// LAUNCH-LABEL: func.func @normalized
+// LAUNCH: tert.launch "generated" {count = 256 : i64, function = 0 : i64}
+// LAUNCH-SAME: maps [#{{.*}}, #{{.*}}, #{{.*}}]
+func.func @normalized(%x: tensor<4x64xbf16> {te.name = "x"})
+    -> (tensor<4x64xbf16> {te.name = "y"}, tensor<4xf32> {te.name = "size"}) {
+  %w = arith.extf %x : tensor<4x64xbf16> to tensor<4x64xf32>
+  %q = arith.mulf %w, %w : tensor<4x64xf32>
+  %zero = arith.constant dense<0.0> : tensor<4xf32>
+  %s = linalg.reduce {arith.addf} ins(%q : tensor<4x64xf32>) outs(%zero : tensor<4xf32>) dimensions = [1]
+  %r = math.sqrt %s : tensor<4xf32>
+  %e = tensor.empty() : tensor<4x64xf32>
+  %b = linalg.broadcast ins(%r : tensor<4xf32>) outs(%e : tensor<4x64xf32>) dimensions = [1]
+  %d = arith.divf %w, %b : tensor<4x64xf32>
+  %y = arith.truncf %d : tensor<4x64xf32> to tensor<4x64xbf16>
+  return %y, %r : tensor<4x64xbf16>, tensor<4xf32>
+}
+
+// -----
+
+// A sum that nothing can join has a kernel, as have sums of short rows.
+// CHECK-LABEL: func.func @alone
+// CHECK-COUNT-2: linalg.reduce
+// CHECK-NOT: tert.row_sum
+func.func @alone(%x: tensor<4x64xf32> {te.name = "x"}, %z: tensor<64x4xf32> {te.name = "z"})
+    -> (tensor<4xf32> {te.name = "a"}, tensor<64xf32> {te.name = "b"}) {
+  %zero = arith.constant dense<0.0> : tensor<4xf32>
+  %a = linalg.reduce {arith.addf} ins(%x : tensor<4x64xf32>) outs(%zero : tensor<4xf32>) dimensions = [1]
+  %n = arith.negf %z : tensor<64x4xf32>
+  %zeros = arith.constant dense<0.0> : tensor<64xf32>
+  %b = linalg.reduce {arith.addf} ins(%n : tensor<64x4xf32>) outs(%zeros : tensor<64xf32>) dimensions = [1]
+  return %a, %b : tensor<4xf32>, tensor<64xf32>
+}
+
+// -----
+
+// A row is not computed before a launch between that reads its sum.
+// CHECK-LABEL: func.func @between
+// CHECK: linalg.generic
+// CHECK: tert.row_sum
+// CHECK: te.matmul
+// CHECK: linalg.generic
+// CHECK-NOT: tert.row_sum
+func.func @between(%x: tensor<64x64xf32> {te.name = "x"}, %w: tensor<1x64xf32> {te.name = "w"})
+    -> (tensor<64x64xf32> {te.name = "y"}, tensor<64x1xf32> {te.name = "m"}) {
+  %n = arith.negf %x : tensor<64x64xf32>
+  %zero = arith.constant dense<0.0> : tensor<64xf32>
+  %s = linalg.reduce {arith.addf} ins(%n : tensor<64x64xf32>) outs(%zero : tensor<64xf32>) dimensions = [1]
+  %row = tensor.expand_shape %s [[0, 1]] output_shape [1, 64] : tensor<64xf32> into tensor<1x64xf32>
+  %sum = arith.addf %row, %w : tensor<1x64xf32>
+  %m = te.matmul %x, %sum contract = [1, 1] : tensor<64x64xf32>, tensor<1x64xf32> -> tensor<64x1xf32>
+  %e = tensor.empty() : tensor<64x64xf32>
+  %b = linalg.broadcast ins(%s : tensor<64xf32>) outs(%e : tensor<64x64xf32>) dimensions = [1]
+  %y = arith.divf %x, %b : tensor<64x64xf32>
+  return %y, %m : tensor<64x64xf32>, tensor<64x1xf32>
+}

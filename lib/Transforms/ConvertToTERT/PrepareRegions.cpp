@@ -1,0 +1,114 @@
+//===- PrepareRegions.cpp - ops in the forms that regions take ------------===//
+
+#include "Regions.h"
+
+#include "TEDialect/IR/TE.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/IndexingUtils.h"
+
+using namespace mlir;
+using namespace mlir::te;
+
+/// Gives each select a comparison that only it reads, directly before it.
+static void separateComparisons(Block &block) {
+  for (auto select :
+       llvm::make_early_inc_range(block.getOps<arith::SelectOp>())) {
+    auto comparison = select.getCondition().getDefiningOp<arith::CmpFOp>();
+    if (!comparison)
+      continue;
+    if (!comparison->hasOneUse())
+      comparison = cast<arith::CmpFOp>(OpBuilder(select).clone(*comparison));
+    comparison->moveBefore(select);
+    select.getConditionMutable().assign(comparison);
+  }
+}
+
+/// Writes each te.zero_unused as a select.
+static void expandZeroUnused(Block &block) {
+  for (auto op : llvm::make_early_inc_range(block.getOps<ZeroUnusedOp>())) {
+    OpBuilder b(op);
+    Location loc = op.getLoc();
+    auto type = op.getX().getType();
+    auto masks = RankedTensorType::get(type.getShape(),
+                                       getElementTypeOrSelf(op.getUsed()));
+    Value none = tensor::EmptyOp::create(b, loc, masks.getShape(),
+                                         masks.getElementType());
+    Value used = linalg::BroadcastOp::create(b, loc, op.getUsed(), none,
+                                             /*dimensions=*/1)
+                     ->getResult(0);
+    Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(masks));
+    Value isUsed =
+        arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNE, used, zero);
+    Value zeros = arith::ConstantOp::create(b, loc, b.getZeroAttr(type));
+    op.replaceAllUsesWith(
+        arith::SelectOp::create(b, loc, isUsed, op.getX(), zeros).getResult());
+    op.erase();
+  }
+}
+
+/// Brings a sum into a form that has a kernel: over leading or trailing
+/// dimensions, of which a sum over all is two. A conversion of the operand to
+/// f32 moves into the body.
+static void prepareSum(linalg::ReduceOp op) {
+  OpBuilder b(op);
+  Location loc = op.getLoc();
+  Value x = op.getInputs().front();
+  auto dimensions = llvm::to_vector(op.getDimensions());
+  const int64_t rank = cast<RankedTensorType>(x.getType()).getRank(),
+                sums = dimensions.size();
+  auto isRun = [&](int64_t first) {
+    return llvm::equal(dimensions, llvm::seq(first, first + sums));
+  };
+  auto create = [&](Value x, Value init, ArrayRef<int64_t> dimensions) {
+    auto widened = x.getDefiningOp<arith::ExtFOp>();
+    return linalg::ReduceOp::create(
+               b, loc, widened ? widened.getIn() : x, init, dimensions,
+               [](OpBuilder &b, Location loc, ValueRange elements) {
+                 Value element = elements[0];
+                 if (!element.getType().isF32())
+                   element =
+                       arith::ExtFOp::create(b, loc, b.getF32Type(), element);
+                 Value sum =
+                     arith::AddFOp::create(b, loc, element, elements[1]);
+                 linalg::YieldOp::create(b, loc, sum);
+               })
+        ->getResult(0);
+  };
+  if (!isRun(0) && !isRun(rank - sums)) {
+    SmallVector<int64_t> order;
+    for (int64_t axis : llvm::seq(rank))
+      if (!llvm::is_contained(dimensions, axis))
+        order.push_back(axis);
+    order.append(dimensions);
+    dimensions = llvm::to_vector(llvm::seq(rank - sums, rank));
+    auto transposed = [&](Value value) -> Value {
+      auto shape = cast<RankedTensorType>(value.getType()).getShape();
+      Value init = tensor::EmptyOp::create(
+          b, loc, applyPermutation(shape, order), getElementTypeOrSelf(value));
+      return linalg::TransposeOp::create(b, loc, value, init, order)
+          ->getResult(0);
+    };
+    auto widened = x.getDefiningOp<arith::ExtFOp>();
+    x = transposed(widened ? widened.getIn() : x);
+  } else if (sums == rank && rank > 1) {
+    auto shape = cast<RankedTensorType>(x.getType()).getShape().drop_back();
+    auto type = RankedTensorType::get(shape, b.getF32Type());
+    Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(type));
+    x = create(x, zero, rank - 1);
+    dimensions.pop_back();
+  }
+  Value sum = create(x, op.getInits().front(), dimensions);
+  op->getResult(0).replaceAllUsesWith(sum);
+  op.erase();
+}
+
+void te::prepareRegions(Block &block) {
+  expandZeroUnused(block);
+  separateComparisons(block);
+  for (auto reduce :
+       llvm::make_early_inc_range(block.getOps<linalg::ReduceOp>()))
+    prepareSum(reduce);
+}

@@ -1,0 +1,288 @@
+//===- CodeEmitter.cpp - functions of a launch of generated code ----------===//
+
+#include "CodeEmitter.h"
+
+#include "TEDialect/TERT/GeneratedBody.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace mlir::te;
+
+/// The address space of global memory in NVPTX.
+static constexpr unsigned kGlobalMemory = 1;
+
+CodeEmitter::CodeEmitter(func::FuncOp step, tert::LaunchOp launch,
+                         StringRef name)
+    : step(step), launch(launch), name(name.str()), b(step.getContext()),
+      loc(launch.getLoc()), body(launch.getBody().front()) {
+  for (Type type : body.getArgumentTypes())
+    inputs.push_back(type);
+  for (Type type : body.getTerminator()->getOperandTypes())
+    outputs.push_back(type);
+  maps = launch.getMapsOfBuffers();
+}
+
+void CodeEmitter::emitHost() {
+  const Type ptr = LLVM::LLVMPointerType::get(b.getContext());
+  const Type i64 = b.getI64Type();
+  LLVM::LLVMFuncOp function = define("", {ptr, i64, i64});
+  function.setLinkage(LLVM::Linkage::Internal);
+  for (auto [index, buffer] : llvm::enumerate(launch.getBuffers()))
+    if (!buffer.getDefiningOp<tert::NullOp>())
+      pointers.push_back(LLVM::LoadOp::create(
+          b, loc, ptr, at(function.getArgument(0), ptr, wide(index))));
+  emitHostBody(function.getArgument(1), function.getArgument(2));
+  LLVM::ReturnOp::create(b, loc, ValueRange());
+}
+
+void CodeEmitter::emitDevice() {
+  isDevice = true;
+  const Type global = LLVM::LLVMPointerType::get(b.getContext(), kGlobalMemory);
+  SmallVector<Type> types(inputs.size() + outputs.size(), global);
+  types.append({b.getI64Type(), b.getI32Type()});
+  LLVM::LLVMFuncOp function = define("_device", types);
+  function->setAttr(tert::kDeviceAttr, b.getUnitAttr());
+  auto arguments = function.getArguments();
+  pointers.assign(arguments.begin(), arguments.end() - 2);
+  Value aligned =
+      LLVM::TruncOp::create(b, loc, b.getI1Type(), arguments.back());
+  emitDeviceBody(arguments.drop_back().back(), aligned);
+  LLVM::ReturnOp::create(b, loc, ValueRange());
+}
+
+Block *CodeEmitter::addBlock(ArrayRef<Type> arguments) {
+  OpBuilder::InsertionGuard guard(b);
+  Region *region = b.getInsertionBlock()->getParent();
+  return b.createBlock(region, region->end(), arguments,
+                       SmallVector<Location>(arguments.size(), loc));
+}
+
+SmallVector<Value> CodeEmitter::emitLoop(Value begin, Value end, int64_t step,
+                                         ValueRange initial, LoopBody body) {
+  SmallVector<Type> types{begin.getType()};
+  llvm::append_range(types, initial.getTypes());
+  SmallVector<Value> values{begin};
+  llvm::append_range(values, initial);
+  Block *header = addBlock(types), *work = addBlock(), *exit = addBlock();
+  LLVM::BrOp::create(b, loc, values, header);
+  b.setInsertionPointToStart(header);
+  Value index = header->getArgument(0);
+  ValueRange carried = header->getArguments().drop_front();
+  LLVM::CondBrOp::create(b, loc, isLess(index, end), work, ValueRange(), exit,
+                         ValueRange());
+  b.setInsertionPointToStart(work);
+  values = body(index, carried);
+  values.insert(values.begin(), add(index, wide(step)));
+  LLVM::BrOp::create(b, loc, values, header);
+  b.setInsertionPointToStart(exit);
+  return llvm::to_vector(carried);
+}
+
+void CodeEmitter::emitIfElse(Value condition, function_ref<void()> then,
+                             function_ref<void()> otherwise) {
+  Block *yes = addBlock(), *no = otherwise ? addBlock() : nullptr,
+        *after = addBlock();
+  LLVM::CondBrOp::create(b, loc, condition, yes, ValueRange(), no ? no : after,
+                         ValueRange());
+  for (auto [block, emit] : {std::pair(yes, then), std::pair(no, otherwise)}) {
+    if (!block)
+      continue;
+    b.setInsertionPointToStart(block);
+    emit();
+    LLVM::BrOp::create(b, loc, ValueRange(), after);
+  }
+  b.setInsertionPointToStart(after);
+}
+
+void CodeEmitter::emitIf(Value condition, function_ref<void()> body) {
+  emitIfElse(condition, body, nullptr);
+}
+
+LLVM::LLVMFuncOp CodeEmitter::define(StringRef suffix, ArrayRef<Type> types) {
+  b.setInsertionPoint(step);
+  auto function = LLVM::LLVMFuncOp::create(
+      b, loc, (name + suffix).str(),
+      LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(b.getContext()),
+                                  types));
+  b.setInsertionPointToStart(function.addEntryBlock(b));
+  return function;
+}
+
+Value CodeEmitter::call(StringRef function, Type result, ValueRange operands) {
+  auto module = step->getParentOfType<ModuleOp>();
+  auto callee = module.lookupSymbol<LLVM::LLVMFuncOp>(function);
+  if (!callee) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(module.getBody());
+    callee = LLVM::LLVMFuncOp::create(
+        b, step.getLoc(), function,
+        LLVM::LLVMFunctionType::get(result,
+                                    llvm::to_vector(operands.getTypes())));
+  }
+  return LLVM::CallOp::create(b, loc, callee, operands).getResult();
+}
+
+/// On a GPU, one instruction has the same bits as Core/Types.h. It is emitted
+/// as an intrinsic, because LLVM may move other ops across an fptrunc, which
+/// changes the sign of a NaN. The instructions of CPUs flush subnormals, so the
+/// host code calls the functions of Core/Types.h.
+Value CodeEmitter::narrow(Value value, Type type) {
+  if (isDevice && type.isBF16())
+    return intrinsic("llvm.nvvm.f2bf16.rn", type, value);
+  if (isDevice)
+    return LLVM::BitcastOp::create(
+        b, loc, type, intrinsic("llvm.nvvm.f2h.rn", b.getI16Type(), value));
+  return call(type.isBF16() ? "te_scalar_to_bf16" : "te_scalar_to_f16",
+              b.getI16Type(), value);
+}
+
+Value CodeEmitter::widen(Value value, Type type) {
+  if (isDevice)
+    return LLVM::FPExtOp::create(b, loc, b.getF32Type(), value);
+  return call(type.isBF16() ? "te_scalar_from_bf16" : "te_scalar_from_f16",
+              b.getF32Type(), value);
+}
+
+Value CodeEmitter::computeOp(Operation &op, ValueRange x, Value index) {
+  const Type f32 = b.getF32Type();
+  return TypeSwitch<Operation *, Value>(&op)
+      .Case<arith::AddFOp>([&](auto) -> Value {
+        return LLVM::FAddOp::create(b, loc, x[0], x[1]);
+      })
+      .Case<arith::SubFOp>([&](auto) -> Value {
+        return LLVM::FSubOp::create(b, loc, x[0], x[1]);
+      })
+      .Case<arith::MulFOp>([&](auto) -> Value {
+        return LLVM::FMulOp::create(b, loc, x[0], x[1]);
+      })
+      .Case<arith::DivFOp>([&](auto) -> Value {
+        return LLVM::FDivOp::create(b, loc, x[0], x[1]);
+      })
+      .Case<arith::NegFOp>(
+          [&](auto) -> Value { return LLVM::FNegOp::create(b, loc, x[0]); })
+      .Case<arith::CmpFOp>([&](auto op) -> Value {
+        // The predicates of both dialects have the same numbers.
+        return LLVM::FCmpOp::create(
+            b, loc, static_cast<LLVM::FCmpPredicate>(op.getPredicate()), x[0],
+            x[1]);
+      })
+      .Case<arith::SelectOp>([&](auto) -> Value {
+        return LLVM::SelectOp::create(b, loc, x[0], x[1], x[2]);
+      })
+      .Case<math::AbsFOp>(
+          [&](auto) -> Value { return LLVM::FAbsOp::create(b, loc, x[0]); })
+      .Case<math::SqrtOp>(
+          [&](auto) -> Value { return LLVM::SqrtOp::create(b, loc, x[0]); })
+      .Case<arith::MaximumFOp>(
+          [&](auto) -> Value { return call("te_scalar_max", f32, x); })
+      .Case<arith::MinimumFOp>(
+          [&](auto) -> Value { return call("te_scalar_min", f32, x); })
+      .Case<math::ExpOp>(
+          [&](auto) -> Value { return call("te_scalar_exp", f32, x); })
+      .Case<math::LogOp>(
+          [&](auto) -> Value { return call("te_scalar_log", f32, x); })
+      .Case<math::Log1pOp>(
+          [&](auto) -> Value { return call("te_scalar_log1p", f32, x); })
+      .Case<math::TanhOp>(
+          [&](auto) -> Value { return call("te_scalar_tanh", f32, x); })
+      .Case<arith::ExtFOp>(
+          [&](auto op) -> Value { return widen(x[0], op.getIn().getType()); })
+      .Case<arith::TruncFOp>(
+          [&](auto op) -> Value { return narrow(x[0], op.getType()); })
+      .Case<arith::ConstantOp>([&](auto op) -> Value {
+        return LLVM::ConstantOp::create(b, loc, op.getType(), op.getValue());
+      })
+      .Case<tert::DropoutOp>([&](tert::DropoutOp op) -> Value {
+        return call(
+            "te_scalar_dropout", f32,
+            {index, x[0], x[1], number(b.getI32Type(), op.getStream()),
+             LLVM::ConstantOp::create(b, loc, f32, op.getProbabilityAttr())});
+      })
+      .DefaultUnreachable("te-form-regions makes no other op");
+}
+
+/// Indices and divisors are not negative, so that division needs no sign.
+Value CodeEmitter::evaluate(AffineExpr expr, Value index) {
+  if (auto constant = dyn_cast<AffineConstantExpr>(expr))
+    return number(index.getType(), constant.getValue());
+  auto binary = dyn_cast<AffineBinaryOpExpr>(expr);
+  if (!binary)
+    return index;
+  Value left = evaluate(binary.getLHS(), index),
+        right = evaluate(binary.getRHS(), index);
+  switch (expr.getKind()) {
+  case AffineExprKind::Add:
+    return LLVM::AddOp::create(b, loc, left, right);
+  case AffineExprKind::Mul:
+    return LLVM::MulOp::create(b, loc, left, right);
+  case AffineExprKind::FloorDiv:
+    return LLVM::UDivOp::create(b, loc, left, right);
+  case AffineExprKind::Mod:
+    return LLVM::URemOp::create(b, loc, left, right);
+  default:
+    llvm_unreachable("the verifier of tert.launch admits no other expression");
+  }
+}
+
+/// Whether `expr` has consecutive values for these elements, the first of them
+/// a multiple of `length`.
+static bool isConsecutive(AffineExpr expr, int64_t length) {
+  if (isa<AffineDimExpr>(expr))
+    return true;
+  auto binary = dyn_cast<AffineBinaryOpExpr>(expr);
+  if (!binary)
+    return false;
+  auto isMultiple = [&](AffineExpr of) { return of.isMultipleOf(length); };
+  if (expr.getKind() == AffineExprKind::Mod)
+    return isa<AffineDimExpr>(binary.getLHS()) && isMultiple(binary.getRHS());
+  for (auto [some, other] : {std::pair(binary.getLHS(), binary.getRHS()),
+                             std::pair(binary.getRHS(), binary.getLHS())})
+    if (expr.getKind() == AffineExprKind::Add && isConsecutive(some, length) &&
+        tert::isUniform(other, length) && isMultiple(other))
+      return true;
+  return false;
+}
+
+/// Buffers have 16 bytes.
+static unsigned alignmentOf(int64_t length, Type type) {
+  return std::min<unsigned>(16, length * type.getIntOrFloatBitWidth() / 8);
+}
+
+Value CodeEmitter::loadVector(unsigned i, Value index, int64_t length) {
+  const AffineExpr map = maps[i].getResult(0);
+  const Type vector = VectorType::get(length, inputs[i]);
+  if (isConsecutive(map, length))
+    return LLVM::LoadOp::create(b, loc, vector,
+                                at(pointers[i], inputs[i], place(i, index)),
+                                alignmentOf(length, inputs[i]));
+  const bool isOne = tert::isUniform(map, length);
+  Value loaded = LLVM::PoisonOp::create(b, loc, vector), element;
+  for (int64_t lane = 0; lane < length; ++lane) {
+    if (lane == 0 || !isOne)
+      element = load(i, add(index, wide(lane)));
+    loaded = insert(loaded, element, lane);
+  }
+  return loaded;
+}
+
+void CodeEmitter::store(unsigned i, Value index, Value element) {
+  const unsigned buffer = inputs.size() + i;
+  LLVM::StoreOp::create(b, loc, element,
+                        at(pointers[buffer], outputs[i], place(buffer, index)));
+}
+
+void CodeEmitter::storeVector(unsigned i, Value index, Value vector,
+                              int64_t length) {
+  LLVM::StoreOp::create(b, loc, vector,
+                        at(pointers[inputs.size() + i], outputs[i], index),
+                        alignmentOf(length, outputs[i]));
+}
+
+SmallVector<Value> CodeEmitter::emptyVectors(int64_t length) {
+  return llvm::map_to_vector(outputs, [&](Type type) -> Value {
+    return LLVM::PoisonOp::create(b, loc, VectorType::get(length, type));
+  });
+}

@@ -1,0 +1,144 @@
+//===- CodeEmitter.h - functions of a launch of generated code ------------===//
+
+#ifndef TE_TRANSFORMS_LOWER_CODEEMITTER_H
+#define TE_TRANSFORMS_LOWER_CODEEMITTER_H
+
+#include "TEDialect/TERT/TERT.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+
+namespace mlir::te {
+
+/// Emits the host and the device function of a launch. Launches with and
+/// without sums of rows differ in their loops.
+class CodeEmitter {
+public:
+  /// For functions before `step` that are called `name` and `name`_device.
+  CodeEmitter(func::FuncOp step, tert::LaunchOp launch, StringRef name);
+  virtual ~CodeEmitter() = default;
+
+  void emitHost();
+  void emitDevice();
+
+  /// The threads of a block, and the elements that they compute together.
+  virtual int32_t getBlock() const = 0;
+  virtual int32_t getBlockElements() const = 0;
+
+protected:
+  /// Emits the body of the host function, which computes the elements from
+  /// `begin` to before `end`.
+  virtual void emitHostBody(Value begin, Value end) = 0;
+  /// Emits the body of the kernel for `count` elements. `aligned`, an i1, says
+  /// whether all pointers are multiples of 16.
+  virtual void emitDeviceBody(Value count, Value aligned) = 0;
+
+  /// A loop over `begin`, `begin` + `step`, ... before `end`. `body` has the
+  /// insertion point in the loop; it takes the place and the values that the
+  /// iteration before left, and returns those that it leaves. Returns the last.
+  using LoopBody = function_ref<SmallVector<Value>(Value, ValueRange)>;
+  SmallVector<Value> emitLoop(Value begin, Value end, int64_t step,
+                              ValueRange initial, LoopBody body);
+  void emitIf(Value condition, function_ref<void()> body);
+  void emitIfElse(Value condition, function_ref<void()> then,
+                  function_ref<void()> otherwise);
+
+  Value number(Type type, int64_t value) {
+    return LLVM::ConstantOp::create(b, loc, type,
+                                    b.getIntegerAttr(type, value));
+  }
+  Value wide(int64_t value) { return number(b.getI64Type(), value); }
+  Value intrinsic(StringRef name, Type result, ValueRange operands = {}) {
+    return LLVM::CallIntrinsicOp::create(b, loc, result, b.getStringAttr(name),
+                                         operands)
+        .getResults();
+  }
+  /// A special register of a GPU, "tid.x" or "ctaid.x", as i64.
+  Value special(StringRef name) {
+    return LLVM::ZExtOp::create(
+        b, loc, b.getI64Type(),
+        intrinsic(("llvm.nvvm.read.ptx.sreg." + name).str(), b.getI32Type()));
+  }
+  Value call(StringRef function, Type result, ValueRange operands);
+  Value at(Value pointer, Type element, Value index) {
+    return LLVM::GEPOp::create(b, loc, pointer.getType(), element, pointer,
+                               ArrayRef<LLVM::GEPArg>{index});
+  }
+  Value add(Value left, Value right) {
+    return LLVM::AddOp::create(b, loc, left, right);
+  }
+  Value multiply(Value left, int64_t right) {
+    return LLVM::MulOp::create(b, loc, left, wide(right));
+  }
+  Value isLess(Value left, Value right) {
+    return LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::slt, left, right);
+  }
+
+  /// Emits an op of the body for the element `index` of the outputs.
+  Value computeOp(Operation &op, ValueRange operands, Value index);
+  Value narrow(Value value, Type type);
+  Value widen(Value value, Type type);
+  /// The type of an element in memory and registers. On a CPU, narrow floats
+  /// are integers with their bits, so that LLVM does not convert them.
+  Type storage(Type type) {
+    return isDevice || type.getIntOrFloatBitWidth() == 32 ? type
+                                                          : b.getI16Type();
+  }
+
+  /// The index into input `i` for element `index` of the outputs.
+  Value place(unsigned i, Value index) {
+    return evaluate(maps[i].getResult(0), index);
+  }
+  Value evaluate(AffineExpr expr, Value index);
+  /// Loads what element `index` of the outputs needs of input `i`.
+  Value load(unsigned i, Value index) {
+    return LLVM::LoadOp::create(b, loc, storage(inputs[i]),
+                                at(pointers[i], inputs[i], place(i, index)));
+  }
+  /// Loads what a vector of `length` elements from `index` on, a multiple of
+  /// `length`, needs of input `i`.
+  Value loadVector(unsigned i, Value index, int64_t length);
+  /// Stores element `index` of output `i`, or a vector from it on.
+  void store(unsigned i, Value index, Value element);
+  void storeVector(unsigned i, Value index, Value vector, int64_t length);
+
+  /// A vector for each output.
+  SmallVector<Value> emptyVectors(int64_t length);
+  Value extract(Value vector, int64_t lane) {
+    return LLVM::ExtractElementOp::create(b, loc, vector,
+                                          number(b.getI32Type(), lane));
+  }
+  Value insert(Value vector, Value element, int64_t lane) {
+    return LLVM::InsertElementOp::create(b, loc, vector, element,
+                                         number(b.getI32Type(), lane));
+  }
+
+  func::FuncOp step;
+  tert::LaunchOp launch;
+  std::string name;
+  OpBuilder b;
+  Location loc;
+  Block &body;
+  SmallVector<Type> inputs, outputs;
+  /// From an element of the outputs to that of each input.
+  SmallVector<AffineMap> maps;
+  /// The addresses of the inputs and the outputs.
+  SmallVector<Value> pointers;
+  bool isDevice = false;
+
+private:
+  /// Creates the function and sets the insertion point to the start of its
+  /// body.
+  LLVM::LLVMFuncOp define(StringRef suffix, ArrayRef<Type> types);
+  Block *addBlock(ArrayRef<Type> arguments = {});
+};
+
+/// The emitters of launches without and with sums of rows.
+std::unique_ptr<CodeEmitter>
+createElementCode(func::FuncOp step, tert::LaunchOp launch, StringRef name);
+std::unique_ptr<CodeEmitter>
+createRowCode(func::FuncOp step, tert::LaunchOp launch, StringRef name);
+
+} // namespace mlir::te
+
+#endif // TE_TRANSFORMS_LOWER_CODEEMITTER_H

@@ -1,0 +1,38 @@
+// The code of a launch that sums rows, for the CPU and for a GPU.
+// RUN: te-opt %s --te-convert-tert-to-llvm="target=sm_90" | FileCheck %s
+
+// The CPU adds the elements of a row to 256 lanes, and visits the row again for the results.
+// CHECK: llvm.func internal @te_generated_0(
+// CHECK: %[[LANES:.*]] = llvm.alloca
+// CHECK: llvm.call @te_scalar_clear_lanes(%[[LANES]])
+// CHECK: llvm.urem
+// CHECK: llvm.call @te_scalar_sum_of_lanes(%[[LANES]])
+// CHECK: llvm.fmul
+// CHECK: llvm.store {{.*}} : i16
+
+// A warp loads its row once: a run of four elements for each thread.
+// CHECK: llvm.func @te_generated_0_device(
+// CHECK: llvm.load %{{.*}} {alignment = 8 : i64} : !llvm.ptr<1> -> vector<4xbf16>
+// CHECK-COUNT-20: llvm.call_intrinsic "llvm.nvvm.shfl.sync.bfly.f32"
+// CHECK-NOT: -> vector<4xbf16>
+// CHECK: llvm.store {{.*}} {alignment = 8 : i64} : vector<4xbf16>, !llvm.ptr<1>
+// CHECK: llvm.icmp "eq"
+// CHECK: llvm.store {{.*}} : f32, !llvm.ptr<1>
+// 128 threads compute four rows of 128 elements.
+// CHECK: llvm.mlir.global private constant @te_generated_0_record
+// CHECK: llvm.mlir.constant(128 : i32) : i32
+// CHECK: llvm.mlir.constant(512 : i32) : i32
+func.func @step(%x: !tert.buffer<2560>, %y: !tert.buffer<2560>, %s: !tert.buffer<40>) attributes {tert.arena_bytes = 0 : i64, tert.signature = []} {
+  %none = tert.null : !tert.buffer<0>
+  tert.launch "generated" {count = 1280 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %s, %none, %none)
+    maps [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0 floordiv 128)>]
+    : !tert.buffer<2560>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<2560>, !tert.buffer<40>, !tert.buffer<0>, !tert.buffer<0> {
+  ^bb0(%in: bf16):
+    %w = arith.extf %in : bf16 to f32
+    %sum = tert.row_sum %w {cols = 128 : i64}
+    %p = arith.mulf %w, %sum : f32
+    %n = arith.truncf %p : f32 to bf16
+    tert.yield %n, %sum : bf16, f32
+  }
+  return
+}
