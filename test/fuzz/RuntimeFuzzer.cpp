@@ -147,9 +147,13 @@ struct Host {
     case 0:
       te_rt_instance_memory(instance, &first, &second);
       break;
-    case 1:
-      te_rt_instance_workspace(instance, choices->integer<int32_t>(), &first);
+    case 1: {
+      const auto slot = choices->integer<int32_t>();
+      te_rt_gemm_info gemm = {};
+      te_rt_instance_workspace(instance, slot, &first);
+      te_rt_instance_gemm(instance, slot, &gemm);
       break;
+    }
     case 2:
       te_rt_timer_mark(context, choices->integer<int32_t>());
       break;

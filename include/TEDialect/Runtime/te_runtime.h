@@ -118,6 +118,50 @@ TE_RT_API te_rt_status te_rt_context_bind_nccl(te_rt_context *context,
 TE_RT_API te_rt_status te_rt_context_set_group_timeout(te_rt_context *context,
                                                        int64_t milliseconds);
 
+/// How a context chooses the algorithms of the GEMMs that cuBLASLt computes. An
+/// algorithm may decide the order of a sum, so processes that need the same
+/// bits have to choose alike: with FIRST, or with FILE and one file.
+typedef enum te_rt_gemm_choice {
+  /// The fastest: that of the tuning file if it has the GEMM, otherwise the
+  /// candidates are measured while the step is loaded, and the file gets it.
+  TE_RT_GEMM_TUNED = 0,
+  /// The first that the library suggests. Nothing is measured or read.
+  TE_RT_GEMM_FIRST = 1,
+  /// That of the tuning file, which is only read. A step with a GEMM that the
+  /// file does not have is not loaded.
+  TE_RT_GEMM_FILE = 2
+} te_rt_gemm_choice;
+
+/// Called before the candidates of a GEMM are measured: the slot that is being
+/// planned, and the GEMM as text that lives during the call. Must not call this
+/// library and, in C++, not throw.
+typedef void (*te_rt_tuning_fn)(void *user, int32_t slot, const char *gemm);
+
+typedef struct te_rt_gemm_options {
+  /// A te_rt_gemm_choice.
+  int32_t choice;
+  int32_t reserved;
+  /// The tuning file; NULL is the one of this GPU, driver and library in the
+  /// user's cache folder. FIRST has none. A file that is named has to be intact
+  /// and of this machine, and TUNED creates and writes it; the one in the cache
+  /// folder is used if it can be.
+  const char *file;
+  /// With TUNED: after this many milliseconds of measuring, the GEMMs that are
+  /// left take the library's first suggestion, which the file does not get. 0
+  /// is no limit.
+  int64_t budget_ms;
+  /// May be NULL.
+  te_rt_tuning_fn tuning;
+  void *user;
+} te_rt_gemm_options;
+
+/// Sets how instances that are created from now on choose algorithms; at the
+/// beginning this is TUNED with the file in the cache folder. GEMMs of fewer
+/// than 2^27 multiplications always take the library's first suggestion. The
+/// reference backend has nothing to choose, and accepts every choice.
+TE_RT_API te_rt_status te_rt_context_set_gemm_options(
+    te_rt_context *context, const te_rt_gemm_options *options);
+
 /// Device memory, 256-byte aligned. `bytes` may be 0 (gives a unique pointer).
 TE_RT_API te_rt_status te_rt_alloc(te_rt_context *context, int64_t bytes,
                                    void **pointer);
@@ -218,6 +262,35 @@ TE_RT_API te_rt_status te_rt_instance_memory(const te_rt_instance *instance,
 /// the largest of them, which all launches share.
 TE_RT_API te_rt_status te_rt_instance_workspace(const te_rt_instance *instance,
                                                 int32_t slot, int64_t *bytes);
+
+/// Where the algorithm of a GEMM comes from.
+typedef enum te_rt_gemm_origin {
+  /// The launch is no GEMM of cuBLASLt.
+  TE_RT_GEMM_ORIGIN_NONE = 0,
+  /// The library's first suggestion, as always for so small a GEMM.
+  TE_RT_GEMM_ORIGIN_SMALL = 1,
+  /// The library's first suggestion: the choice is FIRST, the budget was spent,
+  /// or there was no memory to measure in.
+  TE_RT_GEMM_ORIGIN_FIRST = 2,
+  /// The fastest of those that this context measured, or the only one.
+  TE_RT_GEMM_ORIGIN_MEASURED = 3,
+  /// The tuning file had it.
+  TE_RT_GEMM_ORIGIN_FILE = 4
+} te_rt_gemm_origin;
+
+/// What one launch multiplies, and how that was chosen. The texts live as long
+/// as the instance; two processes with one `algorithm` for one `gemm` on one
+/// machine have the same bits.
+typedef struct te_rt_gemm_info {
+  /// A te_rt_gemm_origin; if it is NONE, the texts are "".
+  int32_t origin;
+  int32_t reserved;
+  const char *gemm;
+  const char *algorithm;
+} te_rt_gemm_info;
+
+TE_RT_API te_rt_status te_rt_instance_gemm(const te_rt_instance *instance,
+                                           int32_t slot, te_rt_gemm_info *info);
 
 /// Called for every launch of a traced step, in order and after it ended: its
 /// slot, the name of its kernel (lives as long as the instance) and how long it

@@ -66,6 +66,7 @@ Status plan(te_rt_instance &instance, int32_t slot, const KernelInfo &kernel,
     return invalid(slotPrefix(instance, kernel, slot) +
                    "the slot already has a plan, '" + target.kernel->name +
                    "'");
+  instance.context->backend->planning = slot;
   Status status = makePlan(&target.plan);
   if (status.failed()) {
     target.plan.reset();

@@ -8,6 +8,7 @@
 #include "TEDialect/Runtime/te_runtime.h"
 
 #include "ABI/Objects.h"
+#include "Core/GemmOptions.h"
 #include "Core/GroupSizes.h"
 
 #include <algorithm>
@@ -270,6 +271,17 @@ te_rt_status te_rt_context_set_group_timeout(te_rt_context *context,
         backend.groupTimeout = milliseconds;
         return Status::ok();
       });
+}
+
+te_rt_status te_rt_context_set_gemm_options(te_rt_context *context,
+                                            const te_rt_gemm_options *options) {
+  return onContext("te_rt_context_set_gemm_options", context,
+                   [&](Backend &backend) -> Status {
+                     if (!options)
+                       return invalid("'options' is null");
+                     TE_RT_RETURN_IF_FAILED(checkGemmOptions(*options));
+                     return backend.setGemmOptions(*options);
+                   });
 }
 
 te_rt_status te_rt_alloc(te_rt_context *context, int64_t bytes,

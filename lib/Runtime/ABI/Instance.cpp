@@ -411,17 +411,36 @@ te_rt_status te_rt_instance_memory(const te_rt_instance *instance,
       });
 }
 
+static Status checkSlot(const te_rt_instance &instance, int32_t slot) {
+  const auto count = static_cast<int32_t>(instance.slots.size());
+  if (slot < 0 || slot >= count)
+    return invalid("expected 0 <= 'slot' < " + std::to_string(count) +
+                   ", but got " + std::to_string(slot));
+  return Status::ok();
+}
+
 te_rt_status te_rt_instance_workspace(const te_rt_instance *instance,
                                       int32_t slot, int64_t *bytes) {
-  return onInstance(
-      "te_rt_instance_workspace", instance, [&](Backend &) -> Status {
-        if (!bytes)
-          return invalid("'bytes' is null");
-        const auto count = static_cast<int32_t>(instance->slots.size());
-        if (slot < 0 || slot >= count)
-          return invalid("expected 0 <= 'slot' < " + std::to_string(count) +
-                         ", but got " + std::to_string(slot));
-        *bytes = instance->slots[slot].plan->workspaceBytes();
-        return Status::ok();
-      });
+  return onInstance("te_rt_instance_workspace", instance,
+                    [&](Backend &) -> Status {
+                      if (!bytes)
+                        return invalid("'bytes' is null");
+                      TE_RT_RETURN_IF_FAILED(checkSlot(*instance, slot));
+                      *bytes = instance->slots[slot].plan->workspaceBytes();
+                      return Status::ok();
+                    });
+}
+
+te_rt_status te_rt_instance_gemm(const te_rt_instance *instance, int32_t slot,
+                                 te_rt_gemm_info *info) {
+  return onInstance("te_rt_instance_gemm", instance, [&](Backend &) -> Status {
+    if (!info)
+      return invalid("'info' is null");
+    TE_RT_RETURN_IF_FAILED(checkSlot(*instance, slot));
+    const GemmRecord *record = instance->slots[slot].plan->gemmRecord();
+    *info = record ? te_rt_gemm_info{record->origin, 0, record->gemm.c_str(),
+                                     record->algorithm.c_str()}
+                   : te_rt_gemm_info{TE_RT_GEMM_ORIGIN_NONE, 0, "", ""};
+    return Status::ok();
+  });
 }

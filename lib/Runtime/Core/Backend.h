@@ -20,6 +20,12 @@
 
 namespace te::rt {
 
+/// How a GEMM of a library was chosen, for reports.
+struct GemmRecord {
+  te_rt_gemm_origin origin = TE_RT_GEMM_ORIGIN_NONE;
+  std::string gemm, algorithm;
+};
+
 /// One kernel with its parameters fixed.
 class Plan {
 public:
@@ -36,6 +42,9 @@ public:
   /// Tells the plan where its scratch memory is; called once, before the first
   /// launch, when workspaceBytes() is not 0. The region is 256-byte aligned.
   virtual void setWorkspace(void *) {}
+
+  /// Null if the plan has no GEMM of a library.
+  virtual const GemmRecord *gemmRecord() const { return nullptr; }
 
   /// What messages call it: its kernel, and where that comes from. Empty until
   /// the plan has its place in a step.
@@ -81,6 +90,13 @@ public:
 
   /// Milliseconds after which waiting for other ranks is TE_RT_TIMED_OUT.
   int64_t groupTimeout = 600000;
+
+  /// As te_rt_context_set_gemm_options says, whose checks `options` has passed.
+  virtual Status setGemmOptions(const te_rt_gemm_options &) {
+    return Status::ok();
+  }
+  /// The slot that is being planned, for reports.
+  int32_t planning = 0;
 
   /// The stream used where the caller names none.
   virtual void *defaultStream() = 0;

@@ -116,6 +116,10 @@ public:
   Status bindNccl(int32_t group, void *comm, int32_t size,
                   int32_t rank) override;
 
+  Status setGemmOptions(const te_rt_gemm_options &options) override {
+    return gemm->setOptions(options);
+  }
+
   void *defaultStream() override { return device.stream; }
   Status checkStream(void *stream) override;
   Status sideStream(void **stream) override;
@@ -283,7 +287,7 @@ Status CudaBackend::loadKernels() {
 Status CudaBackend::createCublasLt() {
   TE_RT_RETURN_IF_FAILED(cublasLt.check(
       cublasLt.cublasLtCreate(&cublasLt.handle), "cublasLtCreate"));
-  gemm = std::make_unique<GemmPlanner>(device, cublasLt);
+  gemm = std::make_unique<GemmPlanner>(device, cublasLt, planning);
   device.gemm = gemm.get();
   return Status::ok();
 }

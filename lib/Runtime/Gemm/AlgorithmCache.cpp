@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <cstdio>
@@ -50,16 +51,10 @@ std::string cacheFolder() {
   return "";
 }
 
-std::string encode(const cublasLtMatmulAlgo_t &algo) {
-  unsigned char bytes[sizeof(algo)];
-  std::memcpy(bytes, &algo, sizeof(algo));
-  std::string text;
-  for (unsigned char byte : bytes) {
-    const char *const digits = "0123456789abcdef";
-    text += digits[byte >> 4];
-    text += digits[byte & 15];
-  }
-  return text;
+/// The file of `machine` in the cache folder; empty if no folder is known.
+std::string cacheFile(const std::string &machine) {
+  const std::string folder = cacheFolder();
+  return folder.empty() ? "" : folder + "/gemm-" + hashOf(machine) + ".txt";
 }
 
 bool decode(const std::string &text, cublasLtMatmulAlgo_t *algo) {
@@ -78,10 +73,9 @@ bool decode(const std::string &text, cublasLtMatmulAlgo_t *algo) {
 
 std::string formatLine(const std::string &problem,
                        const GemmAlgorithm &algorithm) {
-  const std::string body =
-      problem + '\t' +
-      (algorithm.order == GemmOrder::aFirst ? "a-first" : "b-first") + '\t' +
-      std::to_string(algorithm.workspaceBytes) + '\t' + encode(algorithm.algo);
+  const std::string body = problem + '\t' + orderText(algorithm.order) + '\t' +
+                           std::to_string(algorithm.workspaceBytes) + '\t' +
+                           hexText(algorithm.algo);
   return body + '\t' + hashOf(body) + '\n';
 }
 
@@ -107,15 +101,18 @@ bool parseLine(const std::string &line, std::string *problem,
 /// No tuning cache is near this size: a record has about 300 bytes.
 constexpr off_t kMostBytes = 16 << 20;
 
-/// The open descriptor of a regular file, or -1. Opening never waits, as it
-/// would for a writer of a FIFO.
+/// The open descriptor of a regular file, or -1, with the reason in `error`.
+/// Opening never waits, as it would for a writer of a FIFO.
 class RegularFile {
 public:
   RegularFile(const std::string &path, int flags)
       : descriptor(::open(path.c_str(),
                           flags | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0644)) {
-    if (descriptor >= 0 &&
-        (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode))) {
+    if (descriptor < 0) {
+      error = errno;
+    } else if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode) ||
+               status.st_size > kMostBytes) {
+      error = EINVAL;
       ::close(descriptor);
       descriptor = -1;
     }
@@ -127,9 +124,12 @@ public:
   RegularFile(const RegularFile &) = delete;
   RegularFile &operator=(const RegularFile &) = delete;
 
-  /// What it holds; empty where that is too much or reading fails.
+  /// 0, or the errno of opening; EINVAL if it is no regular file of this size.
+  int error = 0;
+
+  /// What it holds; empty where reading fails.
   std::string text() const {
-    if (descriptor < 0 || status.st_size > kMostBytes)
+    if (descriptor < 0)
       return "";
     std::string text(static_cast<size_t>(status.st_size), '\0');
     size_t done = 0;
@@ -159,54 +159,95 @@ private:
 } // namespace
 
 AlgorithmCache::AlgorithmCache(std::string machineText)
-    : machine(std::move(machineText)) {
-  const std::string folder = cacheFolder();
-  if (!folder.empty())
-    path = folder + "/gemm-" + hashOf(machine) + ".txt";
+    : machine(std::move(machineText)), path(cacheFile(machine)) {}
+
+Status AlgorithmCache::open(const char *name, bool mustExist) {
+  AlgorithmCache other(machine);
+  if (name)
+    other.path = name;
+  other.isNamed = name != nullptr;
+  if (mustExist && other.path.empty())
+    return {TE_RT_INVALID_ARGUMENT,
+            "expected 'file' to be named, because neither XDG_CACHE_HOME nor "
+            "HOME says where the cache folder is"};
+  if (name || mustExist)
+    TE_RT_RETURN_IF_FAILED(other.read(mustExist, &other.table));
+  other.loaded = name || mustExist;
+  path = std::move(other.path);
+  isNamed = other.isNamed;
+  loaded = other.loaded;
+  table = std::move(other.table);
+  return Status::ok();
 }
 
-AlgorithmCache::Table AlgorithmCache::read() const {
-  std::istringstream stream(RegularFile(path, O_RDONLY).text());
+Status AlgorithmCache::read(bool mustExist, Table *into) const {
+  const RegularFile file(path, O_RDONLY);
+  const bool isMissing = file.error == ENOENT;
+  if (file.error && (!isMissing || mustExist))
+    return {TE_RT_INVALID_ARGUMENT,
+            "cannot read the tuning file '" + path + "': " +
+                (file.error == EINVAL || file.error == ELOOP
+                     ? "expected a regular file, and no link, of at most 16 MiB"
+                     : std::strerror(file.error))};
+  return file.error ? Status::ok() : parse(file.text(), into);
+}
+
+Status AlgorithmCache::parse(std::string text, Table *into) const {
+  const auto wrong = [&](const std::string &what) -> Status {
+    return {TE_RT_INVALID_ARGUMENT, "expected '" + path + "' to be " + what +
+                                        "; tune again, into another file"};
+  };
+  std::istringstream stream(std::move(text));
   std::string line;
-  if (path.empty() || !std::getline(stream, line) ||
-      line != magic + ('\t' + machine))
-    return {};
-  Table table;
-  while (std::getline(stream, line)) {
+  const std::string start = std::string(magic) + '\t';
+  if (!std::getline(stream, line) || line.compare(0, start.size(), start) != 0)
+    return wrong("a tuning file, which starts with '" + std::string(magic) +
+                 "'");
+  if (line.substr(start.size()) != machine)
+    return wrong("tuned on [" + machine + "], but it was on [" +
+                 line.substr(start.size()) + "]");
+  Table found;
+  for (int number = 2; std::getline(stream, line); ++number) {
     std::string problem;
     GemmAlgorithm algorithm;
     if (!parseLine(line, &problem, &algorithm))
-      return {};
-    table[problem] = algorithm;
+      return wrong("a complete tuning file, but its line " +
+                   std::to_string(number) + " is damaged");
+    found[problem] = algorithm;
   }
-  return table;
+  *into = std::move(found);
+  return Status::ok();
 }
 
-void AlgorithmCache::write(const Table &table) const {
+Status AlgorithmCache::write(const Table &table) const {
   std::error_code error;
   // Unique among the processes and threads that may write at the same time.
   const std::string temporary =
       path + "." + std::to_string(getpid()) + "-" +
       std::to_string(reinterpret_cast<uintptr_t>(this)) + ".tmp";
+  errno = 0;
   {
     std::ofstream stream(temporary, std::ios::trunc);
     stream << magic << '\t' << machine << '\n';
     for (const auto &[problem, algorithm] : table)
       stream << formatLine(problem, algorithm);
     stream.close();
-    if (!stream) {
-      std::filesystem::remove(temporary, error);
-      return;
-    }
+    if (!stream)
+      error = {errno ? errno : EIO, std::generic_category()};
   }
-  std::filesystem::rename(temporary, path, error);
-  if (error)
-    std::filesystem::remove(temporary, error);
+  if (!error)
+    std::filesystem::rename(temporary, path, error);
+  if (!error)
+    return Status::ok();
+  std::error_code ignored;
+  std::filesystem::remove(temporary, ignored);
+  return {TE_RT_INVALID_ARGUMENT,
+          "cannot write the tuning file '" + path + "': " + error.message()};
 }
 
 std::optional<GemmAlgorithm> AlgorithmCache::find(const GemmProblem &problem) {
   if (!loaded)
-    table.merge(read());
+    (void)read(/*mustExist=*/false, &table);
   loaded = true;
   const auto entry = table.find(problem.text());
   if (entry == table.end())
@@ -214,20 +255,29 @@ std::optional<GemmAlgorithm> AlgorithmCache::find(const GemmProblem &problem) {
   return entry->second;
 }
 
-void AlgorithmCache::insert(const GemmProblem &problem,
-                            const GemmAlgorithm &algorithm) {
-  table[problem.text()] = algorithm;
-  loaded = true;
-  if (path.empty())
-    return;
+Status AlgorithmCache::insert(const GemmProblem &problem, bool replaces,
+                              GemmAlgorithm *algorithm) {
+  const std::string key = problem.text();
+  if (path.empty()) {
+    table[key] = *algorithm;
+    return Status::ok();
+  }
   std::error_code error;
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path(),
-                                      error);
+  if (!isNamed)
+    std::filesystem::create_directories(
+        std::filesystem::path(path).parent_path(), error);
   const RegularFile lock(path + ".lock", O_RDWR | O_CREAT);
   lock.lock();
-  // Other processes may have added lines after the file was read.
-  table.merge(read());
-  write(table);
+  Table others;
+  const Status wasRead = read(/*mustExist=*/false, &others);
+  if (isNamed)
+    TE_RT_RETURN_IF_FAILED(wasRead);
+  if (const auto first = others.find(key); first != others.end() && !replaces)
+    *algorithm = first->second;
+  table[key] = *algorithm;
+  table.merge(others);
+  const Status written = write(table);
+  return isNamed ? written : Status::ok();
 }
 
 } // namespace te::rt::cuda

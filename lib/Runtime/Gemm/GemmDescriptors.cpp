@@ -9,6 +9,7 @@
 #include "Gemm/GemmDescriptors.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace te::rt::cuda {
 namespace {
@@ -186,6 +187,18 @@ Status GemmDescriptors::initialize(const GemmProblem &problem) {
       library.cublasLtMatrixLayoutSetAttribute(
           out, CUBLASLT_MATRIX_LAYOUT_ORDER, &rows, sizeof(rows)),
       "cublasLtMatrixLayoutSetAttribute");
+}
+
+std::string hexText(const cublasLtMatmulAlgo_t &algo) {
+  unsigned char bytes[sizeof(algo)];
+  std::memcpy(bytes, &algo, sizeof(algo));
+  const char *const digits = "0123456789abcdef";
+  std::string text;
+  for (unsigned char byte : bytes) {
+    text += digits[byte >> 4];
+    text += digits[byte & 15];
+  }
+  return text;
 }
 
 GemmDescriptors::~GemmDescriptors() {

@@ -14,17 +14,29 @@
 #include "Gemm/GemmProblem.h"
 
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace te::rt::cuda {
 
 enum class GemmOrder { bFirst, aFirst };
 
+inline const char *orderText(GemmOrder order) {
+  return order == GemmOrder::aFirst ? "a-first" : "b-first";
+}
+/// The bytes of `algo`.
+std::string hexText(const cublasLtMatmulAlgo_t &algo);
+
 /// An algorithm and the form it was chosen for.
 struct GemmAlgorithm {
   GemmOrder order = GemmOrder::bFirst;
   int64_t workspaceBytes = 0;
   cublasLtMatmulAlgo_t algo = {};
+
+  /// What decides the bits, such as "b-first 07000000...".
+  std::string text() const {
+    return std::string(orderText(order)) + ' ' + hexText(algo);
+  }
 };
 
 /// Device pointers of one launch. `alpha`, `bias` and `c` may be null; the

@@ -1,16 +1,15 @@
 //===- GemmPlanner.cpp - cuBLASLt plans with tuned algorithms -------------===//
 //
-// The algorithm is a cached one if the library still accepts it, otherwise the
-// fastest of the library's candidates. The library's first guess is used if the
-// problem is small, there is only one candidate, or there is no memory to
-// measure in. The variants with a bias or a factor use the same algorithm where
-// that is possible.
+// The algorithm is the stored one if the library still accepts it, otherwise
+// the fastest of the library's candidates, which is stored then. The library's
+// first guess is used if the problem is small, the context's options say so,
+// the budget is spent, or there is no memory to measure in. The variants with a
+// bias or a factor use the same algorithm where that is possible.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Gemm/GemmPlanner.h"
 
-#include "Gemm/GemmTuner.h"
 #include "TEDialect/Support/SupportTable.h"
 
 #include <algorithm>
@@ -67,8 +66,10 @@ std::string GemmProblem::text() const {
 // Choosing
 //===----------------------------------------------------------------------===//
 
-GemmPlanner::GemmPlanner(const CudaDevice &device, const CublasLt &library)
-    : device(device), library(library), cache(machineText(device, library)) {}
+GemmPlanner::GemmPlanner(const CudaDevice &device, const CublasLt &library,
+                         const int32_t &slot)
+    : device(device), library(library), slot(slot),
+      cache(machineText(device, library)) {}
 
 GemmPlanner::~GemmPlanner() {
   if (constants)
@@ -94,11 +95,79 @@ Status GemmPlanner::zeroAndOne(const float **pointer) {
   return Status::ok();
 }
 
+Status GemmPlanner::setOptions(const te_rt_gemm_options &given) {
+  if (given.choice != TE_RT_GEMM_FIRST)
+    TE_RT_RETURN_IF_FAILED(
+        cache.open(given.file, /*mustExist=*/given.choice == TE_RT_GEMM_FILE));
+  options = given;
+  options.file = nullptr; // The cache has its own copy.
+  measured.clear();
+  spent = {};
+  return Status::ok();
+}
+
+bool GemmPlanner::takeStored(const GemmProblem &problem, Forms &forms,
+                             bool *isStored, PlannedGemm::Variant *chosen) {
+  std::optional<GemmAlgorithm> stored = cache.find(problem);
+  *isStored = stored.has_value();
+  for (std::unique_ptr<GemmDescriptors> &form : forms)
+    if (stored && form->accepts(&*stored)) {
+      *chosen = {std::move(form), *stored};
+      return true;
+    }
+  return false;
+}
+
+Status GemmPlanner::notStored(const GemmProblem &problem, bool isStored) const {
+  const std::string gemm = "[" + problem.text() + "]";
+  return {TE_RT_INVALID_ARGUMENT,
+          (isStored ? "expected cuBLASLt to accept the algorithm of " + gemm +
+                          " in the tuning file '" + cache.file() + "'"
+                    : "expected the tuning file '" + cache.file() +
+                          "' to have " + gemm) +
+              ", but it does not; load the step once with the choice 'tuned' "
+              "and this file, or choose 'first'"};
+}
+
+Status GemmPlanner::suggest(const GemmProblem &problem, const Forms &forms,
+                            bool all,
+                            std::vector<GemmCandidate> *candidates) const {
+  for (const std::unique_ptr<GemmDescriptors> &form : forms) {
+    // Without measuring, the first algorithm of the preferred form is chosen.
+    if (!all && !candidates->empty())
+      break;
+    std::vector<GemmAlgorithm> algorithms;
+    TE_RT_RETURN_IF_FAILED(form->suggest(all ? maxCandidates : 1, &algorithms));
+    for (const GemmAlgorithm &algorithm : algorithms)
+      candidates->push_back({form.get(), algorithm});
+  }
+  if (!candidates->empty())
+    return Status::ok();
+  return {TE_RT_UNSUPPORTED, "cublasLtMatmulAlgoGetHeuristic: cuBLASLt " +
+                                 std::to_string(library.cublasLtGetVersion()) +
+                                 " has no algorithm for [" + problem.text() +
+                                 "] on '" + device.name +
+                                 "' (compute capability " +
+                                 std::to_string(device.computeMajor) + "." +
+                                 std::to_string(device.computeMinor) + ")"};
+}
+
+Status GemmPlanner::measure(const GemmProblem &problem, GemmExtras extras,
+                            const std::vector<GemmCandidate> &candidates,
+                            std::optional<size_t> *fastest) {
+  const auto start = std::chrono::steady_clock::now();
+  if (options.tuning)
+    options.tuning(options.user, slot, problem.text().c_str());
+  const Status status =
+      findFastest(device, problem, extras, candidates, fastest);
+  spent += std::chrono::steady_clock::now() - start;
+  return status;
+}
+
 Status GemmPlanner::choosePlain(const GemmProblem &problem, GemmExtras extras,
+                                te_rt_gemm_origin *origin,
                                 PlannedGemm::Variant *chosen) {
-  const bool tune =
-      static_cast<double>(problem.m) * problem.n * problem.k >= minTunedWork;
-  std::vector<std::unique_ptr<GemmDescriptors>> forms;
+  Forms forms;
   for (GemmOrder order : orders(problem)) {
     std::unique_ptr<GemmDescriptors> form;
     TE_RT_RETURN_IF_FAILED(
@@ -106,49 +175,46 @@ Status GemmPlanner::choosePlain(const GemmProblem &problem, GemmExtras extras,
     forms.push_back(std::move(form));
   }
 
-  if (tune) {
-    if (std::optional<GemmAlgorithm> cached = cache.find(problem)) {
-      for (std::unique_ptr<GemmDescriptors> &form : forms) {
-        if (form->accepts(&*cached)) {
-          *chosen = {std::move(form), *cached};
-          return Status::ok();
-        }
-      }
+  const bool isLarge =
+      static_cast<double>(problem.m) * problem.n * problem.k >= minTunedWork;
+  bool isStored = false;
+  if (isLarge && options.choice != TE_RT_GEMM_FIRST) {
+    if (takeStored(problem, forms, &isStored, chosen)) {
+      *origin = measured.contains(problem.text()) ? TE_RT_GEMM_ORIGIN_MEASURED
+                                                  : TE_RT_GEMM_ORIGIN_FILE;
+      return Status::ok();
     }
+    if (options.choice == TE_RT_GEMM_FILE)
+      return notStored(problem, isStored);
   }
 
+  const bool tune = isLarge && options.choice == TE_RT_GEMM_TUNED &&
+                    (options.budget_ms == 0 ||
+                     spent < std::chrono::milliseconds(options.budget_ms));
   std::vector<GemmCandidate> candidates;
-  for (std::unique_ptr<GemmDescriptors> &form : forms) {
-    // Without measuring, the first algorithm of the preferred form is chosen.
-    if (!tune && !candidates.empty())
-      break;
-    std::vector<GemmAlgorithm> algorithms;
-    TE_RT_RETURN_IF_FAILED(
-        form->suggest(tune ? maxCandidates : 1, &algorithms));
-    for (const GemmAlgorithm &algorithm : algorithms)
-      candidates.push_back({form.get(), algorithm});
-  }
-  if (candidates.empty())
-    return {TE_RT_UNSUPPORTED,
-            "cublasLtMatmulAlgoGetHeuristic: cuBLASLt " +
-                std::to_string(library.cublasLtGetVersion()) +
-                " has no algorithm for [" + problem.text() + "] on '" +
-                device.name + "' (compute capability " +
-                std::to_string(device.computeMajor) + "." +
-                std::to_string(device.computeMinor) + ")"};
-
-  size_t best = 0;
-  if (tune && candidates.size() > 1) {
-    std::optional<size_t> fastest;
-    TE_RT_RETURN_IF_FAILED(
-        findFastest(device, problem, extras, candidates, &fastest));
-    best = fastest.value_or(0);
-    if (fastest)
-      cache.insert(problem, candidates[best].algorithm);
+  TE_RT_RETURN_IF_FAILED(suggest(problem, forms, tune, &candidates));
+  std::optional<size_t> fastest;
+  if (tune && candidates.size() == 1)
+    fastest = 0;
+  else if (tune)
+    TE_RT_RETURN_IF_FAILED(measure(problem, extras, candidates, &fastest));
+  const GemmCandidate best = candidates[fastest.value_or(0)];
+  *origin = isLarge ? TE_RT_GEMM_ORIGIN_FIRST : TE_RT_GEMM_ORIGIN_SMALL;
+  if (fastest) {
+    GemmAlgorithm stored = best.algorithm;
+    TE_RT_RETURN_IF_FAILED(cache.insert(problem, isStored, &stored));
+    // Another process may have stored one meanwhile.
+    const bool isOwn = stored.text() == best.algorithm.text();
+    if (!isOwn && takeStored(problem, forms, &isStored, chosen)) {
+      *origin = TE_RT_GEMM_ORIGIN_FILE;
+      return Status::ok();
+    }
+    measured.insert(problem.text());
+    *origin = TE_RT_GEMM_ORIGIN_MEASURED;
   }
   for (std::unique_ptr<GemmDescriptors> &form : forms)
-    if (form.get() == candidates[best].descriptors)
-      *chosen = {std::move(form), candidates[best].algorithm};
+    if (form.get() == best.descriptors)
+      *chosen = {std::move(form), best.algorithm};
   return Status::ok();
 }
 
@@ -180,10 +246,12 @@ Status GemmPlanner::plan(const GemmProblem &problem,
   GemmExtras extras;
   if (withAlpha)
     TE_RT_RETURN_IF_FAILED(zeroAndOne(&extras.zeroAndOne));
-  TE_RT_RETURN_IF_FAILED(
-      choosePlain(problem, extras, &made->variant(withAlpha, false)));
+  TE_RT_RETURN_IF_FAILED(choosePlain(problem, extras, &made->record.origin,
+                                     &made->variant(withAlpha, false)));
   // A copy, because each of the other variants corrects the scratch size.
   const GemmAlgorithm plain = made->variant(withAlpha, false).algorithm;
+  made->record.gemm = problem.text();
+  made->record.algorithm = plain.text();
   extras.bias = true;
   TE_RT_RETURN_IF_FAILED(
       chooseLike(plain, problem, extras, &made->variant(withAlpha, true)));

@@ -14,8 +14,14 @@
 #include "Cuda/CudaDevice.h"
 #include "Gemm/AlgorithmCache.h"
 #include "Gemm/GemmDescriptors.h"
+#include "Gemm/GemmTuner.h"
 
+#include <chrono>
 #include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
 
 namespace te::rt::cuda {
 
@@ -36,18 +42,26 @@ public:
   Status launch(const GemmBuffers &buffers, void *workspace, void *stream);
   int64_t workspaceBytes() const;
 
+  /// How the variant without a bias was chosen.
+  GemmRecord record;
+
 private:
   Variant variants[2][2];
 };
 
 class GemmPlanner {
 public:
-  /// `device` and `library` outlive the planner and everything it plans.
-  GemmPlanner(const CudaDevice &device, const CublasLt &library);
+  /// `device` and `library` outlive the planner and everything it plans, and so
+  /// does `slot`, the number of the launch that is being planned.
+  GemmPlanner(const CudaDevice &device, const CublasLt &library,
+              const int32_t &slot);
   ~GemmPlanner();
   GemmPlanner(const GemmPlanner &) = delete;
 
   const CublasLt &cublasLt() const { return library; }
+
+  /// As Backend::setGemmOptions.
+  Status setOptions(const te_rt_gemm_options &options);
 
   /// m, n and k are positive.
   Status plan(const GemmProblem &problem, std::unique_ptr<PlannedGemm> *gemm);
@@ -56,14 +70,31 @@ public:
   Status zeroAndOne(const float **constants);
 
 private:
+  using Forms = std::vector<std::unique_ptr<GemmDescriptors>>;
+
   Status choosePlain(const GemmProblem &problem, GemmExtras extras,
-                     PlannedGemm::Variant *chosen);
+                     te_rt_gemm_origin *origin, PlannedGemm::Variant *chosen);
+  /// Takes what is stored for the problem; false if the library does not accept
+  /// it. Sets `*isStored`.
+  bool takeStored(const GemmProblem &problem, Forms &forms, bool *isStored,
+                  PlannedGemm::Variant *chosen);
+  Status notStored(const GemmProblem &problem, bool isStored) const;
+  Status suggest(const GemmProblem &problem, const Forms &forms, bool all,
+                 std::vector<GemmCandidate> *candidates) const;
+  Status measure(const GemmProblem &problem, GemmExtras extras,
+                 const std::vector<GemmCandidate> &candidates,
+                 std::optional<size_t> *fastest);
   Status chooseLike(const GemmAlgorithm &preferred, const GemmProblem &problem,
                     GemmExtras extras, PlannedGemm::Variant *chosen);
 
   const CudaDevice &device;
   const CublasLt &library;
+  const int32_t &slot;
+  te_rt_gemm_options options = {};
   AlgorithmCache cache;
+  /// The problems that were measured here, and how long that took.
+  std::set<std::string> measured;
+  std::chrono::steady_clock::duration spent = {};
   CUdeviceptr constants = 0;
 };
 

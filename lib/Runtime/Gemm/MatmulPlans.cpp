@@ -23,6 +23,7 @@ public:
       : gemm(std::move(gemm)) {}
 
   int64_t workspaceBytes() const override { return gemm->workspaceBytes(); }
+  const GemmRecord *gemmRecord() const override { return &gemm->record; }
   void setWorkspace(void *pointer) override { workspace = pointer; }
 
 protected:

@@ -58,6 +58,7 @@ public:
   int64_t workspaceBytes() const override {
     return scratch.size() + gemm->workspaceBytes();
   }
+  const GemmRecord *gemmRecord() const override { return &gemm->record; }
   void setWorkspace(void *pointer) override {
     workspace = static_cast<char *>(pointer);
   }

@@ -94,6 +94,9 @@ TEST(Null, Context) {
   REFUSED(te_rt_context_bind_nccl, nullptr, 0, &silent, 2, 0);
   REFUSED(te_rt_context_bind_nccl, context, 0, nullptr, 2, 0);
   REFUSED(te_rt_context_set_group_timeout, nullptr, 1);
+  const te_rt_gemm_options gemms = {};
+  REFUSED(te_rt_context_set_gemm_options, nullptr, &gemms);
+  REFUSED(te_rt_context_set_gemm_options, context, nullptr);
   REFUSED(te_rt_alloc, nullptr, 1, &pointer);
   REFUSED(te_rt_alloc, context, 1, nullptr);
   REFUSED(te_rt_free, nullptr, nullptr);
@@ -170,6 +173,9 @@ TEST(Null, Instance) {
   REFUSED(te_rt_instance_memory, instance, &bytes, nullptr);
   REFUSED(te_rt_instance_workspace, nullptr, 0, &bytes);
   REFUSED(te_rt_instance_workspace, instance, 0, nullptr);
+  te_rt_gemm_info gemm = {};
+  REFUSED(te_rt_instance_gemm, nullptr, 0, &gemm);
+  REFUSED(te_rt_instance_gemm, instance, 0, nullptr);
   ALLOWED(te_rt_instance_destroy, nullptr);
   te_rt_instance_destroy(instance);
   te_rt_context_destroy(context);

@@ -10,7 +10,9 @@
 #include <cublasLt.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 using namespace te::fake;
 
@@ -338,6 +340,8 @@ cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
                cublasLtMatrixLayout_t dLayout, const cublasLtMatmulAlgo_t *algo,
                void *workspace, size_t workspaceBytes, cudaStream_t stream) {
   ENTER(cublasLtMatmul);
+  std::this_thread::sleep_for(
+      std::chrono::milliseconds(book().machine.gemmMilliseconds));
   const char *const call = "cublasLtMatmul";
   Object *operation = book().use(desc, Kind::matmulDesc, call);
   Object *first = book().use(aLayout, Kind::matrixLayout, call);

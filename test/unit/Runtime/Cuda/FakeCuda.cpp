@@ -13,7 +13,18 @@ namespace te::fake {
 
 Book &book() {
   // Never destroyed: static devices of a test end after it would be.
-  static Book *const instance = new Book;
+  static Book *const instance = [] {
+    auto *made = new Book;
+    const auto number = [](const char *variable) {
+      const char *text = std::getenv(variable);
+      return text ? std::atoi(text) : 0;
+    };
+    if (const int algorithms = number("TE_FAKE_ALGORITHMS"))
+      made->machine.algorithms = algorithms;
+    made->machine.algorithmTimes = {{number("TE_FAKE_FASTEST"), 0.5f}};
+    made->machine.gemmMilliseconds = number("TE_FAKE_GEMM_MILLISECONDS");
+    return made;
+  }();
   return *instance;
 }
 

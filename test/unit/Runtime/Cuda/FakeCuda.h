@@ -97,6 +97,8 @@ struct Machine {
   /// The milliseconds of an algorithm, by its number in the query; 1 for
   /// others.
   std::map<int, float> algorithmTimes;
+  /// The time that a call of cublasLtMatmul really takes.
+  int gemmMilliseconds = 0;
   /// The largest value of the other ranks of any group.
   float peerMaximum = 0;
   /// Whether ncclCommGetAsyncError returns an error.
@@ -213,7 +215,9 @@ private:
   std::unordered_map<const void *, Object *> known;
 };
 
-/// The book of this process.
+/// The book of this process. For programs that are no test, TE_FAKE_ALGORITHMS,
+/// TE_FAKE_FASTEST (the number of the fastest algorithm) and
+/// TE_FAKE_GEMM_MILLISECONDS in the environment change its first machine.
 Book &book();
 
 /// The current context of the calling thread.
