@@ -20,6 +20,10 @@ config.substitutions.append(("%te_lib", os.path.join(config.te_tools, "../lib"))
 config.substitutions.append(
     ("%launch", config.python + " " + os.path.join(config.test_source_root, "../unit/Runtime/Mpi/launch.py"))
 )
+# Vendor libraries that compute nothing, in place of those of a GPU.
+config.substitutions.append(("%fakes", config.fakes))
+if os.path.exists(os.path.join(config.fakes, "libcuda.so.1")):
+    config.available_features.add("te-fake-cuda")
 if config.mpi:
     config.available_features.add("te-mpi")
 if config.cuda:

@@ -13,6 +13,7 @@
 #include "TEDialect/InitAllTE.h"
 #include "TEDialect/JIT/Artefact.h"
 #include "TEDialect/JIT/Frontend.h"
+#include "TEDialect/Pipelines/CheckSource.h"
 #include "te-run/OutputFile.h"
 
 #include "mlir/IR/Diagnostics.h"
@@ -84,10 +85,9 @@ ExitCode compile(const Options &options) {
   if (output.replacesSame(header))
     return fail("expected '-o' and '--header' to be two files, but got '" +
                 options.output + "' and '" + options.header + "'");
-  auto buffer = llvm::MemoryBuffer::getFileOrSTDIN(options.file);
+  auto buffer = mlir::te::readSource(options.file, error);
   if (!buffer)
-    return fail("cannot read '" + options.file +
-                "': " + buffer.getError().message());
+    return fail(error);
 
   mlir::DialectRegistry registry;
   mlir::te::registerAllTEDialects(registry);
@@ -95,7 +95,7 @@ ExitCode compile(const Options &options) {
   // The message and the line say it; a printed module would hide them.
   context.printOpOnDiagnostic(false);
   llvm::SourceMgr sources;
-  sources.AddNewSourceBuffer(std::move(*buffer), llvm::SMLoc());
+  sources.AddNewSourceBuffer(std::move(buffer), llvm::SMLoc());
   mlir::SourceMgrDiagnosticHandler handler(sources, &context);
   mlir::te::PipelineGuard guard("te-compile", "--pipeline");
   mlir::te::CompiledProgram program;

@@ -97,7 +97,7 @@ static llvm::LogicalResult process(llvm::StringRef inputName,
                                    mlir::DialectRegistry &registry,
                                    const mlir::MlirOptMainConfig &config) {
   std::string error;
-  auto input = mlir::openInputFile(inputName, &error);
+  auto input = mlir::te::readSource(inputName, error);
   auto output = input ? mlir::openOutputFile(outputName, &error) : nullptr;
   if (!output) {
     llvm::WithColor::error(llvm::errs(), "te-opt") << error << "\n";

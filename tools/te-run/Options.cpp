@@ -32,9 +32,14 @@ Program:
                       "recipe=float8_block_scaling backward-override=dequantized"
 Run:
   --backend=NAME      auto (default: cuda if there is a GPU), reference, cuda
-  --steps=N           run N steps; a result named like an argument is its next
-                      value
+  --steps=N           run N steps; a result called like an argument is carried
   --graph             capture the step once and replay it
+GEMMs on a GPU (processes that choose algorithms alike have the same bits):
+  --gemm-choice=NAME  tuned (default: of the file, or measured and added to it),
+                      first (what the library suggests), file (of the file only)
+  --gemm-file=F       the tuning file (default: one in the user's cache folder)
+  --tune              tune into the file, and run nothing
+  --tune-seconds=S    the rest takes what the library suggests; not into the file
 Arrays:
   --inputs=F.npz      one array per argument, or '<name>.steps' with a leading
                       dimension of N, one value a step; bf16 as 'bfloat16' or
@@ -47,14 +52,12 @@ Arrays:
                       distinguish its bytes, one value a step
 States:
   --save=F.safetensors  write what the last step carries to the next one
-  --load=F.safetensors  start from that: it has every state and nothing else,
-                      and wins over an array of --inputs, with a warning
+  --load=F.safetensors  start from that; it wins over --inputs, with a warning
   --load-weights=F.safetensors  read only the parameters (te.weight) from F
 Comparison:
   --compare=NAME      run this entry too, on the same arrays, and compare quantised
                       values of linear layers and results of one name by bytes
-  --compare-file=F, --compare-pipeline="OPTS" (default: as above), --compare-vjp
-                      how that run differs
+  --compare-file=F, --compare-pipeline="OPTS", --compare-vjp  how that differs
 Processes (mpirun -n N te-run ...): each compiles and runs the step
   '{rank}' in the name of a file is the process's number; --outputs and --save
   need it; --summary and --trace without it are those of process 0
@@ -110,6 +113,45 @@ std::optional<ExitCode> checkComparison(const Options &options) {
   return std::nullopt;
 }
 
+/// The choice called `name`, and whether the other options of GEMMs fit.
+std::optional<ExitCode> checkGemms(llvm::StringRef name, bool hasSeconds,
+                                   Options &options) {
+  constexpr llvm::StringLiteral names[] = {"tuned", "first", "file"};
+  static_assert(TE_RT_GEMM_TUNED == 0 && TE_RT_GEMM_FIRST == 1 &&
+                TE_RT_GEMM_FILE == 2);
+  const auto *found = llvm::find(names, name);
+  if (found == std::end(names))
+    return usageError("expected '--gemm-choice' to be one of tuned, first, "
+                      "file, but got '" +
+                      name + "'");
+  options.gemmChoice = static_cast<int32_t>(found - names);
+  if (options.gemmChoice == TE_RT_GEMM_FIRST && !options.gemmFile.empty())
+    return usageError("expected no '--gemm-file' with '--gemm-choice=first'");
+  for (const auto &[option, given] :
+       {std::pair("--tune", options.tune), {"--tune-seconds", hasSeconds}})
+    if (given && options.gemmChoice != TE_RT_GEMM_TUNED)
+      return usageError(llvm::Twine("expected '--gemm-choice=tuned' with '") +
+                        option + "'");
+  if (hasSeconds && (options.tuneSeconds < 1 || options.tuneSeconds > 1000000))
+    return usageError("expected '--tune-seconds' to be from 1 to 1000000, but "
+                      "got " +
+                      llvm::Twine(options.tuneSeconds));
+  const std::pair<const char *, bool> refused[] = {
+      {"--inputs", !options.inputs.empty()},
+      {"--outputs", !options.outputs.empty()},
+      {"--save", !options.save.empty()},
+      {"--load", !options.load.empty()},
+      {"--load-weights", !options.loadWeights.empty()},
+      {"--compare", !options.compare.empty()},
+      {"--summary", !options.summary.empty()},
+      {"--trace", !options.trace.empty()}};
+  for (auto [option, given] : refused)
+    if (given && options.tune)
+      return usageError(llvm::Twine("expected no '") + option +
+                        "' with '--tune', which runs nothing");
+  return std::nullopt;
+}
+
 } // namespace
 
 std::optional<ExitCode> te::run::parseOptions(int argc, char **argv,
@@ -150,6 +192,11 @@ std::optional<ExitCode> te::run::parseOptions(int argc, char **argv,
   cl::opt<int64_t> steps("steps", cl::init(1));
   cl::opt<uint64_t> seed("seed");
   cl::opt<int64_t> timeout("timeout", cl::init(600));
+  cl::opt<std::string> gemmChoice("gemm-choice", cl::init("tuned"));
+  cl::opt<std::string, true> gemmFile("gemm-file",
+                                      cl::location(options.gemmFile));
+  cl::opt<bool, true> tune("tune", cl::location(options.tune));
+  cl::opt<int64_t> tuneSeconds("tune-seconds");
   cl::opt<bool, true> vjp("vjp", cl::location(options.vjp));
   cl::opt<bool, true> graph("graph", cl::location(options.graph));
   cl::opt<bool, true> digests("digests", cl::location(options.digests));
@@ -168,6 +215,7 @@ std::optional<ExitCode> te::run::parseOptions(int argc, char **argv,
     return kUsage;
   options.steps = steps;
   options.timeout = timeout;
+  options.tuneSeconds = tuneSeconds;
   if (probes.getNumOccurrences())
     options.probes = probes.empty() ? "*" : probes.getValue();
   if (seed.getNumOccurrences())
@@ -180,7 +228,7 @@ std::optional<ExitCode> te::run::parseOptions(int argc, char **argv,
   // Of a script, a variable without a value: without this, the run would go on
   // from nothing, or write nothing.
   for (const auto *name : {&inputs, &outputs, &load, &loadWeights, &save,
-                           &compare, &compareFile, &summary, &trace})
+                           &compare, &compareFile, &summary, &trace, &gemmFile})
     if (name->getNumOccurrences() && name->getValue().empty())
       return usageError("expected '--" + name->ArgStr + "' not to be empty");
   if (options.entry.empty())
@@ -202,6 +250,9 @@ std::optional<ExitCode> te::run::parseOptions(int argc, char **argv,
   if (!options.load.empty() && !options.loadWeights.empty())
     return usageError("expected one of '--load' and '--load-weights', but got "
                       "both");
+  if (std::optional<ExitCode> code =
+          checkGemms(gemmChoice, tuneSeconds.getNumOccurrences() != 0, options))
+    return code;
   return checkComparison(options);
 }
 

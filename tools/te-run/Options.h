@@ -41,6 +41,14 @@ struct Options {
   int64_t steps = 1;
   /// Seconds to wait for other processes.
   int64_t timeout = 600;
+  /// How algorithms of GEMMs are chosen: a te_rt_gemm_choice, the tuning file
+  /// (empty: that of the cache folder), and the seconds that measuring may take
+  /// (0: no limit).
+  int32_t gemmChoice = TE_RT_GEMM_TUNED;
+  std::string gemmFile;
+  int64_t tuneSeconds = 0;
+  /// Whether to tune the GEMMs, and to run nothing.
+  bool tune = false;
   /// Of a job; the first one speaks for all.
   int rank = 0;
   std::optional<uint64_t> seed;

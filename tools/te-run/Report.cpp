@@ -6,6 +6,9 @@
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <map>
+#include <set>
+
 using namespace te::run;
 
 Progress::Progress(int64_t steps)
@@ -19,6 +22,62 @@ void Progress::update(int64_t step, double ms, const std::string &scalars) {
   llvm::errs() << "step " << step << "/" << steps << ", "
                << llvm::format("%.3g", ms) << " ms"
                << (scalars.empty() ? "" : ", ") << scalars << "\n";
+}
+
+/// A GEMM of a library, or one of this project that stands for it.
+static bool isGemm(const mlir::te::LaunchInfo &launch) {
+  return launch.kernel == "matmul" || launch.kernel == "scaled_matmul";
+}
+
+void TuningProgress::begin(const mlir::te::CompiledStep &step) {
+  numbers.clear();
+  count = 0;
+  for (const mlir::te::LaunchInfo &launch : step.launches())
+    numbers.push_back(isGemm(launch) ? ++count : 0);
+  next = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+}
+
+void TuningProgress::update(int32_t slot, llvm::StringRef gemm) {
+  const auto now = std::chrono::steady_clock::now();
+  if (now < next)
+    return;
+  next = now + std::chrono::seconds(1);
+  llvm::errs() << "tuning GEMM " << numbers[slot] << " of " << count << ", "
+               << gemm << "\n";
+}
+
+static const char *originText(int32_t origin) {
+  switch (origin) {
+  case TE_RT_GEMM_ORIGIN_SMALL:
+    return "small";
+  case TE_RT_GEMM_ORIGIN_FIRST:
+    return "first";
+  case TE_RT_GEMM_ORIGIN_MEASURED:
+    return "measured";
+  case TE_RT_GEMM_ORIGIN_FILE:
+    return "file";
+  default:
+    return "none";
+  }
+}
+
+std::string te::run::tuningSentence(llvm::ArrayRef<GemmLaunch> gemms,
+                                    llvm::StringRef file) {
+  std::map<int32_t, std::set<llvm::StringRef>> found;
+  for (const GemmLaunch &launch : gemms)
+    found[launch.origin].insert(launch.gemm);
+  const auto number = [&](te_rt_gemm_origin origin) {
+    return std::to_string(found[origin].size());
+  };
+  std::string text =
+      "tuned " + number(TE_RT_GEMM_ORIGIN_MEASURED) + " GEMMs, " +
+      number(TE_RT_GEMM_ORIGIN_FILE) + " were in " +
+      (file.empty() ? "the tuning file" : "'" + file.str() + "'") +
+      " already, " + number(TE_RT_GEMM_ORIGIN_SMALL) + " are too small to tune";
+  if (!found[TE_RT_GEMM_ORIGIN_FIRST].empty())
+    text += ", " + number(TE_RT_GEMM_ORIGIN_FIRST) +
+            " are left because time or memory was short";
+  return text;
 }
 
 void te::run::printCapture(const RunSummary &summary) {
@@ -45,6 +104,16 @@ void te::run::printSummary(const RunSummary &summary, int64_t steps,
                << "): " << llvm::format("%.4g", summary.msPerStep)
                << " ms per step, arena " << summary.arenaBytes
                << " bytes, arguments " << summary.argumentBytes << " bytes\n";
+  std::map<int32_t, size_t> origins;
+  for (const GemmLaunch &launch : summary.gemms)
+    ++origins[launch.origin];
+  if (!summary.gemms.empty())
+    llvm::errs() << "algorithms of " << summary.gemms.size() << " GEMMs:";
+  for (auto [origin, count] : origins)
+    llvm::errs() << (origin == origins.begin()->first ? " " : ", ") << count
+                 << " " << originText(origin);
+  if (!summary.gemms.empty())
+    llvm::errs() << "\n";
   if (workspaces.empty())
     return;
   // Outside the arena, one region for all launches.
@@ -60,8 +129,18 @@ void te::run::printSummary(const RunSummary &summary, int64_t steps,
 }
 
 bool te::run::writeSummary(OutputFile &file, const RunSummary &summary,
-                           int64_t steps, llvm::ArrayRef<Workspace> workspaces,
+                           int64_t steps, const mlir::te::CompiledStep &step,
+                           llvm::ArrayRef<Workspace> workspaces,
                            std::string &error) {
+  llvm::json::Array gemms;
+  for (const GemmLaunch &launch : summary.gemms) {
+    const mlir::te::LaunchInfo &info = step.launches()[launch.slot];
+    gemms.push_back(llvm::json::Object{{"kernel", info.kernel},
+                                       {"name", info.name},
+                                       {"gemm", launch.gemm},
+                                       {"chosen", originText(launch.origin)},
+                                       {"algorithm", launch.algorithm}});
+  }
   llvm::json::Array rows;
   for (const Workspace &row : workspaces)
     rows.push_back(llvm::json::Object{{"kernel", row.kernel},
@@ -77,6 +156,7 @@ bool te::run::writeSummary(OutputFile &file, const RunSummary &summary,
                      {"workspace_bytes", summary.workspaceBytes},
                      {"planned_workspace_bytes", plannedBytes(workspaces)},
                      {"workspaces", std::move(rows)},
+                     {"gemms", std::move(gemms)},
                      {"argument_bytes", summary.argumentBytes},
                      {"backend", summary.backend},
                      {"device", summary.device}}));

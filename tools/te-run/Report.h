@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace te::run {
 
@@ -25,6 +26,26 @@ private:
   std::chrono::steady_clock::time_point shown;
 };
 
+/// 'tuning GEMM 12 of 40, m=4096 ...' on the standard error, at most every
+/// second, once loading has taken two.
+class TuningProgress {
+public:
+  /// Starts the clock for the GEMMs of `step`.
+  void begin(const mlir::te::CompiledStep &step);
+  void update(int32_t slot, llvm::StringRef gemm);
+
+private:
+  /// By slot: the number of a GEMM, from 1.
+  std::vector<size_t> numbers;
+  size_t count = 0;
+  std::chrono::steady_clock::time_point next;
+};
+
+/// What --tune did with different GEMMs, in one sentence; `file` is that of the
+/// user, or empty.
+std::string tuningSentence(llvm::ArrayRef<GemmLaunch> gemms,
+                           llvm::StringRef file);
+
 /// What a graph will use, on one line of the standard error.
 void printCapture(const RunSummary &summary);
 
@@ -35,6 +56,7 @@ void printSummary(const RunSummary &summary, int64_t steps,
 // On failure these return false and say why in `error`.
 
 bool writeSummary(OutputFile &file, const RunSummary &summary, int64_t steps,
+                  const mlir::te::CompiledStep &step,
                   llvm::ArrayRef<Workspace> workspaces, std::string &error);
 bool writeOutputs(OutputFile &file, const support::NpzArchive &outputs,
                   std::string &error);

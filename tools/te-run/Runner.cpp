@@ -61,13 +61,28 @@ public:
   Run(te_rt_context *context, const RunOptions &options, RunFailure &failure)
       : context(context), options(options), failure(failure) {}
 
-  bool load(const te_rt_module &module, RunSummary &summary) {
-    // Results may be in the arena, so this program has to know where it is.
-    Buffer &memory = buffers.emplace_back(context);
+  /// Makes every plan.
+  bool plan(const te_rt_module &module, std::vector<GemmLaunch> &gemms) {
     te_rt_instance *raw = nullptr;
     if (!check(te_rt_instance_create_without_arena(context, &module, &raw)))
       return false;
     instance.reset(raw);
+    for (int32_t slot = 0; slot < module.num_plans; ++slot) {
+      te_rt_gemm_info info = {};
+      if (!check(te_rt_instance_gemm(raw, slot, &info)))
+        return false;
+      if (info.origin != TE_RT_GEMM_ORIGIN_NONE)
+        gemms.push_back({slot, info.origin, info.gemm, info.algorithm});
+    }
+    return true;
+  }
+
+  bool load(const te_rt_module &module, RunSummary &summary) {
+    // Results may be in the arena, so this program has to know where it is.
+    Buffer &memory = buffers.emplace_back(context);
+    if (!plan(module, summary.gemms))
+      return false;
+    te_rt_instance *raw = instance.get();
     if (!check(memory.allocate(module.arena_bytes)) ||
         !check(te_rt_instance_set_arena(raw, memory.get(), module.arena_bytes)))
       return false;
@@ -138,9 +153,8 @@ public:
       const std::vector<uint8_t> &data = inputs[i].array.data;
       if (!inputs[i].perStep && step != 0)
         continue;
-      const int64_t bytes =
-          inputs[i].perStep ? static_cast<int64_t>(data.size()) / options.steps
-                            : static_cast<int64_t>(data.size());
+      const auto size = static_cast<int64_t>(data.size());
+      const int64_t bytes = inputs[i].perStep ? size / options.steps : size;
       const int64_t offset = inputs[i].perStep ? bytes * step : 0;
       if (!check(te_rt_copy_to_device(context, pointers[i],
                                       data.data() + offset, bytes)))
@@ -278,6 +292,11 @@ private:
 };
 
 } // namespace
+
+bool planGemms(te_rt_context *context, const te_rt_module &module,
+               std::vector<GemmLaunch> &gemms, RunFailure &failure) {
+  return Run(context, RunOptions(), failure).plan(module, gemms);
+}
 
 bool runSteps(te_rt_context *context, const te_rt_module &module,
               const std::vector<StepArgument> &arguments,

@@ -48,6 +48,14 @@ struct StepInput {
   bool perStep = false;
 };
 
+/// A launch that is a GEMM of a library, and how its algorithm was chosen.
+struct GemmLaunch {
+  int32_t slot = 0;
+  /// A te_rt_gemm_origin.
+  int32_t origin = TE_RT_GEMM_ORIGIN_NONE;
+  std::string gemm, algorithm;
+};
+
 /// What a run reports about itself.
 struct RunSummary {
   std::string backend;
@@ -61,6 +69,7 @@ struct RunSummary {
   /// What the loaded plan of each launch takes of the workspace.
   std::vector<int64_t> workspaceOf;
   int64_t argumentBytes = 0;
+  std::vector<GemmLaunch> gemms;
 };
 
 /// A failed runtime call.
@@ -105,6 +114,11 @@ bool runSteps(te_rt_context *context, const te_rt_module &module,
               const InputSource &source, const RunOptions &options,
               support::NpzArchive &outputs, RunSummary &summary,
               RunFailure &failure);
+
+/// Makes the plans of the step, which tunes its GEMMs, and runs nothing. False,
+/// with `failure` set, if a runtime call fails.
+bool planGemms(te_rt_context *context, const te_rt_module &module,
+               std::vector<GemmLaunch> &gemms, RunFailure &failure);
 
 } // namespace te::run
 

@@ -18,6 +18,7 @@
 #include "Runner.h"
 
 #include "TEDialect/InitAllTE.h"
+#include "TEDialect/Pipelines/CheckSource.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
@@ -258,7 +259,8 @@ ExitCode runProgram(const Options &options, te_rt_context &runtime,
       (saveFile.isOpen() &&
        !writeCheckpoint(saveFile, arguments, outputs, info, error)) ||
       (summaryFile.isOpen() &&
-       !writeSummary(summaryFile, summary, options.steps, workspaces, error)) ||
+       !writeSummary(summaryFile, summary, options.steps, step, workspaces,
+                     error)) ||
       (traceFile.isOpen() &&
        !trace.write(traceFile, labelsOf(step),
                     llvm::json::Object{{"backend", summary.backend},
@@ -273,6 +275,22 @@ ExitCode runProgram(const Options &options, te_rt_context &runtime,
     printStatistics(step, outputs, options.steps, llvm::outs());
   if (!options.quiet)
     printSummary(summary, options.steps, workspaces);
+  return kOk;
+}
+
+/// Tunes the GEMMs of the step of `program`.
+ExitCode tuneProgram(const Options &options, te_rt_context &runtime,
+                     const Program &program) {
+  if (llvm::StringRef backend = te_rt_context_backend(&runtime);
+      backend != "cuda")
+    return fail("expected '--tune' to have a GPU, but got the backend '" +
+                backend + "', which has no algorithms to choose from");
+  std::vector<GemmLaunch> gemms;
+  RunFailure failure;
+  if (!planGemms(&runtime, program.compiled.step->module(), gemms, failure))
+    return fail(failure);
+  if (!options.quiet)
+    llvm::errs() << tuningSentence(gemms, options.gemmFile) << "\n";
   return kOk;
 }
 
@@ -302,7 +320,8 @@ std::string labelOf(const Options &options, const Options &other) {
 
 /// Runs both steps on the same arrays and compares what they make.
 ExitCode comparePrograms(const Options &options, te_rt_context &runtime,
-                         const Program &first, const Program &second) {
+                         const Program &first, const Program &second,
+                         TuningProgress &tuning) {
   const Options other = otherOf(options);
   // Drawn alike where only one of them knows that it is a parameter.
   llvm::StringSet<> weights = first.compiled.weights;
@@ -333,6 +352,7 @@ ExitCode comparePrograms(const Options &options, te_rt_context &runtime,
     runOptions.inspect = FiniteCheck(*side.program.compiled.step);
     RunSummary summary;
     RunFailure failure;
+    tuning.begin(*side.program.compiled.step);
     if (!runSteps(&runtime, side.program.compiled.step->module(),
                   side.arguments, source, runOptions, side.outputs, summary,
                   failure))
@@ -373,6 +393,18 @@ ExitCode run(const Options &options, Job &job) {
   if (te_rt_status status = job.createContext(options, &rawContext, jobError))
     return fail(RunFailure{status, jobError});
   std::unique_ptr<te_rt_context, ContextDeleter> runtime(rawContext);
+  TuningProgress tuning;
+  te_rt_gemm_options gemms = {};
+  gemms.choice = options.gemmChoice;
+  gemms.file = options.gemmFile.empty() ? nullptr : options.gemmFile.c_str();
+  gemms.budget_ms = options.tuneSeconds * 1000;
+  gemms.user = &tuning;
+  if (!options.quiet)
+    gemms.tuning = [](void *user, int32_t slot, const char *gemm) {
+      static_cast<TuningProgress *>(user)->update(slot, gemm);
+    };
+  if (te_rt_status status = te_rt_context_set_gemm_options(rawContext, &gemms))
+    return fail(RunFailure{status, te_rt_last_error()});
   if (llvm::StringRef(te_rt_context_backend(rawContext)) == "cuda")
     rollCall = [&job] { return job.rollCall(); };
 
@@ -389,11 +421,10 @@ ExitCode run(const Options &options, Job &job) {
       const llvm::MemoryBuffer *same = programs[0]->sources.getMemoryBuffer(1);
       buffer = llvm::MemoryBuffer::getMemBuffer(same->getMemBufferRef());
     } else {
-      auto read = llvm::MemoryBuffer::getFileOrSTDIN(side.file);
-      if (!read)
-        return fail("cannot read '" + side.file +
-                    "': " + read.getError().message());
-      buffer = std::move(*read);
+      std::string error;
+      buffer = mlir::te::readSource(side.file, error);
+      if (!buffer)
+        return fail(error);
     }
     program.sources.AddNewSourceBuffer(std::move(buffer), llvm::SMLoc());
     if (ExitCode code =
@@ -405,10 +436,12 @@ ExitCode run(const Options &options, Job &job) {
               job.bindGroups(*program.compiled.step, *runtime, jobError))
         return fail(RunFailure{status, jobError});
   }
+  tuning.begin(*programs[0]->compiled.step);
   const ExitCode code =
-      programs[1]
-          ? comparePrograms(options, *runtime, *programs[0], *programs[1])
-          : runProgram(options, *runtime, *programs[0], trace);
+      programs[1]    ? comparePrograms(options, *runtime, *programs[0],
+                                       *programs[1], tuning)
+      : options.tune ? tuneProgram(options, *runtime, *programs[0])
+                     : runProgram(options, *runtime, *programs[0], trace);
   if (!timedOut)
     return code;
   // Others may wait for this process, and what it has on the GPU may not end.

@@ -2,6 +2,7 @@
 
 #include "TEDialect/InitAllTE.h"
 #include "TEDialect/JIT/Picture.h"
+#include "TEDialect/Pipelines/CheckSource.h"
 #include "TEDialect/Pipelines/PipelineGuard.h"
 #include "te-run/OutputFile.h"
 
@@ -126,12 +127,11 @@ llvm::LogicalResult draw(const Options &options, mlir::te::PipelineGuard &guard,
 }
 
 ExitCode translate(const Options &options) {
-  auto buffer = llvm::MemoryBuffer::getFileOrSTDIN(options.file);
-  if (!buffer)
-    return fail("cannot read '" + options.file +
-                "': " + buffer.getError().message());
-  te::run::OutputFile output;
   std::string error;
+  auto buffer = mlir::te::readSource(options.file, error);
+  if (!buffer)
+    return fail(error);
+  te::run::OutputFile output;
   if (options.output != "-" && !output.open(options.output, error))
     return fail(error);
   mlir::DialectRegistry registry;
@@ -140,7 +140,7 @@ ExitCode translate(const Options &options) {
   // The message and the line say it; a printed module would hide them.
   context.printOpOnDiagnostic(false);
   llvm::SourceMgr sources;
-  sources.AddNewSourceBuffer(std::move(*buffer), llvm::SMLoc());
+  sources.AddNewSourceBuffer(std::move(buffer), llvm::SMLoc());
   mlir::SourceMgrDiagnosticHandler handler(sources, &context);
   mlir::te::PipelineGuard guard("te-translate", "--pipeline");
   if (ExitCode code = guard.exitCode(

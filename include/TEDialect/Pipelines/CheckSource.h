@@ -1,10 +1,12 @@
-//===- CheckSource.h - text that MLIR's parser would not survive ----------===//
+//===- CheckSource.h - reads programs, and refuses what MLIR cannot -------===//
 
 #ifndef TEDIALECT_PIPELINES_CHECKSOURCE_H
 #define TEDIALECT_PIPELINES_CHECKSOURCE_H
 
 #include "llvm/ADT/StringRef.h"
+#include "llvm/Support/MemoryBuffer.h"
 
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -12,6 +14,12 @@ namespace mlir::te {
 
 /// The deepest nesting of brackets that is parsed.
 inline constexpr unsigned kMaxNesting = 256;
+
+/// Reads the program of a command line; '-' is standard input. Null, with
+/// `error` set, if it cannot be read. A device is refused, because reading one
+/// may never end.
+std::unique_ptr<llvm::MemoryBuffer> readSource(llvm::StringRef path,
+                                               std::string &error);
 
 struct SourceProblem {
   /// In the text that was checked.

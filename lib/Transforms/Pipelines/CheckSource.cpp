@@ -10,6 +10,7 @@
 
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
 
 using namespace llvm;
 using namespace mlir::te;
@@ -135,6 +136,24 @@ private:
 };
 
 } // namespace
+
+std::unique_ptr<MemoryBuffer> mlir::te::readSource(StringRef path,
+                                                   std::string &error) {
+  sys::fs::file_status status;
+  const bool isDevice = path != "-" && !sys::fs::status(path, status) &&
+                        (status.type() == sys::fs::file_type::character_file ||
+                         status.type() == sys::fs::file_type::block_file);
+  if (isDevice) {
+    error =
+        ("cannot read '" + path + "': expected a file, but got a device").str();
+    return nullptr;
+  }
+  auto buffer = MemoryBuffer::getFileOrSTDIN(path);
+  if (buffer)
+    return std::move(*buffer);
+  error = ("cannot read '" + path + "': " + buffer.getError().message()).str();
+  return nullptr;
+}
 
 std::optional<SourceProblem> mlir::te::findSourceProblem(StringRef text) {
   return Scanner(text).run();
