@@ -28,7 +28,7 @@ from te_mlir.recipes import (
     NVFP4BlockScaling,
     Recipe,
 )
-from te_mlir.runtime import Context, Tensor, context, group_unique_id
+from te_mlir.runtime import Context, GemmChoice, Tensor, context, group_unique_id
 from te_mlir.step import Step, compile
 
 __version__ = "0.2.0"
@@ -44,6 +44,7 @@ __all__ = [
     "Float8BlockScaling",
     "Float8CurrentScaling",
     "Format",
+    "GemmChoice",
     "HighPrecision",
     "MMParams",
     "MXFP8BlockScaling",

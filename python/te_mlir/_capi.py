@@ -113,6 +113,29 @@ class Communicator(ctypes.Structure):
     ]
 
 
+TUNING = ctypes.CFUNCTYPE(None, c_void_p, c_int32, c_char_p)
+
+
+class GemmOptions(ctypes.Structure):
+    _fields_ = [
+        ("choice", c_int32),
+        ("reserved", c_int32),
+        ("file", c_char_p),
+        ("budget_ms", c_int64),
+        ("tuning", TUNING),
+        ("user", c_void_p),
+    ]
+
+
+class GemmInfo(ctypes.Structure):
+    _fields_ = [
+        ("origin", c_int32),
+        ("reserved", c_int32),
+        ("gemm", c_char_p),
+        ("algorithm", c_char_p),
+    ]
+
+
 _RUNTIME = {
     "te_rt_version": (c_int32, []),
     "te_rt_last_error": (c_char_p, []),
@@ -126,6 +149,7 @@ _RUNTIME = {
     "te_rt_context_bind_communicator": (c_int32, [c_void_p, c_int32, POINTER(Communicator)]),
     "te_rt_context_bind_nccl": (c_int32, [c_void_p, c_int32, c_void_p, c_int32, c_int32]),
     "te_rt_context_set_group_timeout": (c_int32, [c_void_p, c_int64]),
+    "te_rt_context_set_gemm_options": (c_int32, [c_void_p, POINTER(GemmOptions)]),
     "te_rt_alloc": (c_int32, [c_void_p, c_int64, POINTER(c_void_p)]),
     "te_rt_free": (c_int32, [c_void_p, c_void_p]),
     "te_rt_copy_to_device": (c_int32, [c_void_p, c_void_p, c_void_p, c_int64]),
@@ -135,6 +159,7 @@ _RUNTIME = {
     "te_rt_instance_create_without_arena": (c_int32, [c_void_p, c_void_p, POINTER(c_void_p)]),
     "te_rt_instance_set_arena": (c_int32, [c_void_p, c_void_p, c_int64]),
     "te_rt_instance_destroy": (None, [c_void_p]),
+    "te_rt_instance_gemm": (c_int32, [c_void_p, c_int32, POINTER(GemmInfo)]),
     "te_rt_instance_run": (c_int32, [c_void_p, c_void_p, c_void_p]),
     "te_rt_instance_run_part": (c_int32, [c_void_p, c_void_p, c_void_p, c_int32, c_int32]),
     "te_rt_instance_run_part_graph": (c_int32, [c_void_p, c_void_p, c_void_p, c_int32, c_int32]),

@@ -119,7 +119,9 @@ class Program:
     def instance(self, context: Context, arena: bool = True) -> Instance:
         """A new instance of the step, with an arena of its own; without `arena`, Instance.set_arena gives it one."""
         module = _capi.compiler().te_program_module(self.handle)
-        return Instance(self, context, module, arena)
+        # The first load on a GPU tunes the GEMMs.
+        with progress.shown(f"loading '{self.entry}'"):
+            return Instance(self, context, module, arena)
 
     @property
     def arena_bytes(self) -> int:

@@ -8,11 +8,12 @@ device of the process. An `Instance` is a loaded step with its own arena. A
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from te_mlir import _capi, arrays
 from te_mlir.dtypes import DType
@@ -22,6 +23,24 @@ from te_mlir.errors import ArgumentError
 Exchange = Callable[[Sequence[memoryview], Sequence[memoryview], float], None]
 
 _DEVICE_ERROR, _TIMED_OUT = 4, 6
+
+#: By te_rt_gemm_choice, and by te_rt_gemm_origin.
+_CHOICES = ("tuned", "first", "file")
+_ORIGINS = ("none", "small", "first", "measured", "file")
+
+
+class GemmChoice(NamedTuple):
+    """A launch that is a GEMM of cuBLASLt, and how its algorithm was chosen.
+
+    launch: layer and GEMM ("w1 fprop"). gemm: sizes and types. chosen: "file", "measured",
+    "first" (the library's first suggestion) or "small" (the same, as for every GEMM of fewer
+    than 2^27 multiplications). algorithm: on one machine, equal texts mean equal bits.
+    """
+
+    launch: str
+    gemm: str
+    chosen: str
+    algorithm: str
 
 
 def group_unique_id() -> bytes:
@@ -110,6 +129,29 @@ class Context:
         """Limits waits for other ranks (ten minutes by default); a call that waits longer raises RuntimeFailure."""
         milliseconds = int(seconds * 1000)
         _capi.check(_capi.runtime().te_rt_context_set_group_timeout(self.handle, milliseconds))
+
+    def set_gemm_choice(
+        self, choice: str = "tuned", file: str | os.PathLike[str] | None = None, seconds: float | None = None
+    ) -> None:
+        """Sets how steps that are compiled from now on choose the algorithms of GEMMs on a GPU.
+
+        choice: "tuned", the fastest, which is read from the tuning file, or measured and added
+        to it; "first", the library's first suggestion; "file", that of the tuning file, where a
+        GEMM that it does not have is an error. Processes have the same bits if all choose
+        "first", or "file" with one file. file: the tuning file; by default one in the user's
+        cache folder. seconds: with "tuned", a limit of the time to measure; GEMMs that are left
+        take the first suggestion, which the file does not get.
+        """
+        if choice not in _CHOICES:
+            raise ArgumentError(f"expected choice to be one of {_CHOICES}, but got {choice!r}")
+        if seconds is not None and seconds <= 0:
+            raise ArgumentError(f"expected seconds to be positive, but got {seconds}")
+        options = _capi.GemmOptions(
+            choice=_CHOICES.index(choice),
+            file=None if file is None else os.fsencode(file),
+            budget_ms=0 if seconds is None else max(1, int(seconds * 1000)),
+        )
+        _capi.check(_capi.runtime().te_rt_context_set_gemm_options(self.handle, ctypes.byref(options)))
 
     @property
     def description(self) -> str:
@@ -269,6 +311,15 @@ class Instance:
         status = self._set_arena(self.handle, address, size)
         if status:
             _capi.check(status)
+
+    def gemms(self, launches: Sequence[str]) -> list[GemmChoice]:
+        """The GEMMs of cuBLASLt among the launches with these names, one for each slot."""
+        found, info = [], _capi.GemmInfo()
+        for slot, name in enumerate(launches):
+            _capi.check(_capi.runtime().te_rt_instance_gemm(self.handle, slot, ctypes.byref(info)))
+            if info.origin:
+                found.append(GemmChoice(name, info.gemm.decode(), _ORIGINS[info.origin], info.algorithm.decode()))
+        return found
 
     def run(self, pointers: Any, stream: int = 0) -> None:
         """Enqueues the step on a CUDA stream; 0 is the context's own."""

@@ -19,7 +19,7 @@ from te_mlir.overlaps import Overlaps
 from te_mlir.program import FLAG, Argument, Program, pipeline_text
 from te_mlir.quick import Quick
 from te_mlir.recipes import Recipe
-from te_mlir.runtime import Context, MicrobatchFlag, Tensor
+from te_mlir.runtime import Context, GemmChoice, MicrobatchFlag, Tensor
 from te_mlir.runtime import context as context_of
 
 _COPY = "but got a read-only one; give a copy"
@@ -74,6 +74,11 @@ class Step:
         #: With reuse_results: the arrays that calls return.
         self._kept: dict[str, Any] = {}
         self._quick: Quick | None = None
+
+    @property
+    def gemms(self) -> list[GemmChoice]:
+        """The GEMMs of cuBLASLt, and how their algorithms were chosen (Context.set_gemm_choice); empty on the CPU."""
+        return self._instance.gemms([name for _, name, _ in self.program.launches()])
 
     # Copies
 
