@@ -2,6 +2,8 @@
 
 #include "Support/Files.h"
 
+#include <sys/stat.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -62,6 +64,12 @@ static bool readWhole(const std::string &path, std::vector<uint8_t> &contents,
   if (!file)
     return fail(error,
                 "cannot open " + inQuotes(path) + ": " + std::strerror(errno));
+  // Reading one may never end.
+  struct stat status = {};
+  if (::fstat(::fileno(file.get()), &status) == 0 &&
+      (S_ISCHR(status.st_mode) || S_ISBLK(status.st_mode)))
+    return fail(error, "cannot read " + inQuotes(path) +
+                           ": expected a file, but got a device");
   contents.clear();
   constexpr size_t kChunk = 1 << 20;
   for (size_t got = kChunk; got == kChunk;) {
