@@ -447,6 +447,11 @@ class Function:
         operands = [logits, targets]
         return self.append("te.cross_entropy", operands, [((), "float32")], _types(operands), attributes=attributes)[0]
 
+    def sum_of_squares(self, x: Value, total: Value | None = None) -> Value:
+        """The sum of the squares of x, of any shape, added to `total`; both sums are float32 []."""
+        operands, syntax = ([x, total], f"{x.name} plus {total.name}") if total else ([x], x.name)
+        return self.append("te.sum_of_squares", operands, [((), "float32")], x.type, syntax)[0]
+
     # Elementwise ops on operands of one type.
 
     def _binary(self, op: str, a: Value, b: Value) -> Value:
