@@ -236,6 +236,18 @@ class Function:
             layer,
         )[0]
 
+    def matmul(self, a: Value, b: Value, contract: tuple[int, int] = (1, 1), dtype: str | None = None) -> Value:
+        """The product of matrices in high precision, summed over axis `contract[0]` of a and `contract[1]` of b in float32.
+
+        The rows are those of the other axis of a, the columns those of the other axis of b. dtype: of the result; None:
+        that of a.
+        """
+        shape = (a.shape[1 - contract[0]], b.shape[1 - contract[1]])
+        dtype = dtype or a.dtype
+        types = f"{_types([a, b])} -> {type_text(shape, dtype)}"
+        syntax = f"{_names([a, b])} contract = {_sizes(contract)}"
+        return self.append("te.matmul", [a, b], [(shape, dtype)], types, syntax)[0]
+
     def grouped_linear(
         self, x: Value, w: Value, sizes: Value, bias: Value | None = None, alignment: int = 128
     ) -> Value:

@@ -5,6 +5,7 @@ not wait for the host, and needs no pass that rewrites the gradients.
 """
 
 from te_mlir.torch.optim.adamw import AdamW
+from te_mlir.torch.optim.muon import Muon
 from te_mlir.torch.optim.sgd import SGD
 
-__all__ = ["AdamW", "SGD"]
+__all__ = ["AdamW", "Muon", "SGD"]
