@@ -118,6 +118,57 @@ def test_padding_at_the_end_of_rows_of_lengths_has_zeros():
     assert (result[1, 9:] == 0).all() and (result[1, :9] != 0).all()
 
 
+@pytest.mark.parametrize("of", ["key_value_seq_lengths", "query_seq_lengths"])
+def test_lengths_of_one_side_are_products(of):
+    """Without lengths of queries, JAX's padding attends to the tokens of its row, which no document does."""
+
+    def function(x, wq, wkv, lengths):
+        q, kv = parts(x, wq, wkv)
+        return jax.nn.dot_product_attention(q, kv, kv, is_causal=True, **{of: lengths})
+
+    compiled, lengths = te_mlir.jax.jit(function), jnp.asarray((16, 9), jnp.int32)
+    check(function, compiled, lengths)
+    lowered = compiled.lower(*inputs(), lengths)
+    assert lowered.text().count("te.grouped_linear") == 2 and "te.attention" not in lowered.text()
+    note = [line for line in lowered.report().splitlines() if "compiled as products and a softmax" in line]
+    assert len(note) == 1 and "test_jax_documents.py" in note[0]
+    if of == "key_value_seq_lengths":
+        assert note[0].endswith("if nothing reads results of padding, pass query_seq_lengths, too")
+
+
+def angles(positions):
+    return positions[:, :, None, None].astype(jnp.float32) * 10000.0 ** (-jnp.arange(8) / 8)
+
+
+#: Tables of rotations [2, 16, 1, 8] of packed rows, from the ids of segments.
+TABLES = {
+    "positions": lambda ids: angles(jnp.arange(16) - jnp.argmax(ids[:, :, None] == ids[:, None, :], -1)),
+    "one row": lambda ids: angles(jnp.arange(16)[None]),
+}
+
+
+@pytest.mark.parametrize("name", [*TABLES, "arguments"])
+def test_rotations_of_packed_rows(name):
+    """Positions that start again with each segment, computed from ids or given as tables, or those of a whole row."""
+
+    def rotate(x, cos, sin):
+        first, second = jnp.split(x, 2, -1)
+        return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], -1)
+
+    def function(x, wq, wkv, ids, *tables):
+        if not tables:
+            tables = [f(TABLES[name](ids)) for f in (jnp.cos, jnp.sin)]
+        q, kv = parts(x, wq, wkv)
+        return jax.nn.dot_product_attention(rotate(q, *tables), rotate(kv, *tables), kv, mask=same(ids), is_causal=True)
+
+    ids = segments(3, 9, 4)
+    given = [f(TABLES["positions"](ids)) for f in (jnp.cos, jnp.sin)] if name == "arguments" else []
+    compiled = te_mlir.jax.jit(function)
+    check(function, compiled, ids, *given)
+    text = compiled.lower(*inputs(), ids, *given).text()
+    assert text.count("te.rope ") == 2 and text.count("te.attention") == 1 and " documents " in text
+
+
 @pytest.mark.parametrize(
     "ids, options",
     [(np.tile([1, 1, 2, 2], 4), {}), (np.arange(16), {"max_segments_per_seq": 8})],

@@ -27,6 +27,9 @@ _MOST_BATCHES = 512
 #: Why a product is not attention: neither operand is a softmax.
 _NO_SOFTMAX = "none of its operands is a softmax"
 
+#: What a report says of an attention, before its place and the reason.
+AS_PRODUCTS = "is compiled as products and a softmax, not as te.attention"
+
 #: The label of the width of the values in the axes of a result.
 WIDTH = -1
 

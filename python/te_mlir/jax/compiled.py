@@ -19,6 +19,7 @@ import numpy as np
 from te_mlir import build
 from te_mlir.dtypes import BY_NAME
 from te_mlir.errors import ArgumentError, ImportFailure
+from te_mlir.frontend.attention import AS_PRODUCTS
 from te_mlir.frontend.emitter import FLOATS, te_name
 from te_mlir.frontend.graph import Var, ancestors, short
 from te_mlir.jax._ffi import jax_dtype
@@ -140,11 +141,14 @@ class Compiled:
         return module.to_mlir()
 
     def report(self, what: str = "precision", format: str = "text") -> str:
-        """Reports of the compiled part, with gradients of all arguments: precision, memory, constraints."""
+        """Reports of the compiled part, with gradients of all arguments: precision, memory, constraints.
+
+        As text, also the attention that is compiled as products, with the reasons.
+        """
         wrt = [n for n, spec in enumerate(self.function.inputs) if spec.differentiable]
         options = self.function.options
         target = options.target or ("reference" if self.function.platform == "cpu" else None)
-        return report(
+        page = report(
             self.text(wrt),
             "step",
             what,
@@ -154,6 +158,10 @@ class Compiled:
             target=target,
             **dict(options.pipeline),
         )
+        if format != "text":
+            return page
+        notes = [f"  {AS_PRODUCTS}: {describe(node)}: {reason}\n" for node, reason in self.importer.spelled]
+        return page + "".join(notes)
 
     # Calls
 

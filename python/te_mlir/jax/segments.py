@@ -125,7 +125,9 @@ class Segments(Arguments):
         lengths = {(values, labels) for _, values, labels in terms.lengths}
         if {label for label, *_ in terms.lengths} != {query, found.key} or len(lengths) != 1:
             raise Unsupported(
-                user, "its mask has lengths of keys, but not the same ones of queries, whose padding would see tokens"
+                user,
+                "its mask has lengths of keys, but not the same ones of queries, whose padding sees tokens; if nothing reads "
+                "results of padding, pass query_seq_lengths, too",
             )
         return OutsideMask(causal, window_left, self._of_lengths(*lengths.pop(), before, sizes, sequence, user))
 

@@ -21,6 +21,7 @@ from torch.fx import GraphModule
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from te_mlir.errors import ArgumentError, ImportFailure
+from te_mlir.frontend.attention import AS_PRODUCTS
 from te_mlir.program import one_page, report
 from te_mlir.recipes import HighPrecision, Recipe
 from te_mlir.torch import graph as graphs
@@ -150,7 +151,7 @@ class Graph:
         """The nodes that are not compiled, or not as te.attention, with the reasons, and calls that have no effect."""
         return [
             *(f"stays in PyTorch: {reason}" for reason in self.reasons),
-            *(f"is compiled as products and a softmax, not as te.attention: {reason}" for reason in self.spelled),
+            *(f"{AS_PRODUCTS}: {reason}" for reason in self.spelled),
             *(f"has no effect: {call}" for call in self.ignored),
         ]
 
