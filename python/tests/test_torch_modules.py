@@ -414,14 +414,15 @@ def test_a_weight_that_moves_before_the_backward_is_found():
     assert torch.equal(x.grad, wanted) and taken.isnan().all()
 
 
-@pytest.mark.parametrize("recipe", [None, te_mlir.Float8CurrentScaling(), te_mlir.DelayedScaling(amax_history_len=4)])
-def test_an_empty_batch_has_gradients_of_zeros(recipe):
-    module = te.LayerNormMLP(64, 128, params_dtype=torch.bfloat16)
-    x = torch.randn(0, 64, dtype=torch.bfloat16, requires_grad=True)
+@pytest.mark.parametrize("width", [64, 60])
+def test_an_empty_batch_has_gradients_of_zeros(recipe, width):
+    """Also if casts need padding, from which results and gradients are cut."""
+    module = te.LayerNormMLP(width, 100, params_dtype=torch.bfloat16)
+    x = torch.randn(0, width, dtype=torch.bfloat16, requires_grad=True)
     with te.autocast(recipe=recipe):
         y = module(x)
     y.sum().backward()
-    assert y.shape == (0, 64) and x.grad.shape == (0, 64)
+    assert y.shape == (0, width) and x.grad.shape == (0, width)
     assert all((p.grad == 0).all() for p in module.parameters())
 
 

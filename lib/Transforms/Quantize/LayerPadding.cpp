@@ -135,6 +135,13 @@ Value te::cutTo(OpBuilder &builder, Location loc, Value source, Type type) {
   if (source.getType() == type)
     return source;
   auto result = cast<RankedTensorType>(type);
+  if (result.getNumElements() == 0) {
+    // No slice begins at 0 in an empty axis, which ends there.
+    const SmallVector<ReassociationIndices> all = {
+        llvm::to_vector<2>(llvm::seq<int64_t>(result.getRank()))};
+    Value flat = tensor::CollapseShapeOp::create(builder, loc, source, all);
+    return tensor::ExpandShapeOp::create(builder, loc, result, flat, all);
+  }
   SmallVector<OpFoldResult> offsets(result.getRank(), builder.getIndexAttr(0)),
       strides(result.getRank(), builder.getIndexAttr(1));
   return tensor::ExtractSliceOp::create(

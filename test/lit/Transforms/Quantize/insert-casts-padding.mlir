@@ -37,6 +37,17 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
     return %y : tensor<33x12xbf16>
   }
 
+  // A result without elements has another shape, and is no slice.
+  // CHECK-LABEL: func.func @empty
+  // CHECK: %[[Y:.*]] = te.scaled_matmul {{.*}} -> tensor<0x16xbf16>
+  // CHECK: %[[NONE:.*]] = tensor.collapse_shape %[[Y]] {{\[\[}}0, 1]] : tensor<0x16xbf16> into tensor<0xbf16>
+  // CHECK: tensor.expand_shape %[[NONE]] {{\[\[}}0, 1]] output_shape [0, 12]
+  func.func @empty(%x: tensor<0x64xbf16>, %w: tensor<12x64xbf16>) -> tensor<0x12xbf16>
+      attributes {te.recipe = #te.recipe<float8_current_scaling>} {
+    %y = te.linear %x, %w : tensor<0x64xbf16>, tensor<12x64xbf16> -> tensor<0x12xbf16>
+    return %y : tensor<0x12xbf16>
+  }
+
   // The backward multiplies the dequantised casts without their padding.
   // CHECK-LABEL: func.func @dequantized
   // CHECK: %[[W:.*]] = te.dequantize %{{.*}} -> tensor<32x64xbf16>
