@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from dropouts import same_dropouts
+from models import hugging_face_llama
 from torch import nn
 from torch.nn import functional as F
 from torch_compare import fresh  # noqa: F401
@@ -20,6 +21,9 @@ from te_mlir.torch.documents import Latest, boundaries_of, documents_in, rows_of
 from te_mlir.torch.masks import CAUSAL, OPEN, OTHER, Kind, documents_of, kind_for
 
 transformers.logging.set_verbosity_error()
+
+#: Steps with new shapes, of at most 168.
+STEPS = 24
 
 # The recogniser
 
@@ -481,6 +485,31 @@ def test_what_padding_contains_changes_nothing(batch):
         assert not found[0]["x"][~used].any() and found[0]["x"][used].any()
         (graph,) = compiled.te.graphs
         assert any("te.zero_unused" in str(op) for region in graph.regions for op in region.function.ops)
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_llama_in_steps_with_new_shapes(padded):
+    """Each step has another batch and length; the first shape is compiled as it is, others for powers of two."""
+    batches, lengths = range(2, 5), range(9, 65)
+    model = hugging_face_llama()
+    compiled = te_mlir.torch.jit(model, strict=True)
+    for step, shape in enumerate(random.Random(0).sample(list(itertools.product(batches, lengths)), STEPS)):
+        ids = torch.randint(0, 64, shape)
+        inputs = {"input_ids": ids, "labels": ids, "use_cache": False}
+        if padded:
+            ends = torch.randint(shape[1] // 2, shape[1], (shape[0], 1))
+            ends[0] = shape[1]
+            used = torch.arange(shape[1]) < ends
+            inputs |= {"attention_mask": used.long(), "labels": ids.where(used, -100)}
+        loss = compiled(**inputs).loss
+        loss.backward()
+        if step % 5 == 0:
+            wanted = model(**inputs).loss
+            assert abs(loss - wanted) < 1e-5 * wanted, shape
+    # Batches of 2 and 4; lengths of 16, 32 and 64.
+    programs = [len(region.compilation._programs) for graph in compiled.te.graphs for region in graph.regions]
+    assert len(programs) <= 1 + 2 * 3 and set(programs) == {1}
+    assert not compiled.te.calls.left and not compiled.te.exact
 
 
 def test_bert_with_padding():
