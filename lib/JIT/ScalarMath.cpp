@@ -117,6 +117,82 @@ float te_scalar_log1p(float x) {
   return y > 0.0f && y < math::kInfinity ? log + lost / y : log;
 }
 
+namespace {
+
+/// Bits 32 (n - 1) + 1 to 32 n of the fraction 2 / pi.
+inline uint32_t twoOverPi(uint32_t n) {
+  return n == 1   ? 0xa2f9836eu
+         : n == 2 ? 0x4e441529u
+         : n == 3 ? 0xfc2757d1u
+         : n == 4 ? 0xf534ddc0u
+         : n == 5 ? 0xdb629599u
+         : n == 6 ? 0x3c439041u
+         : n == 7 ? 0xfe5163abu
+                  : 0u;
+}
+
+/// The sine and the cosine of (quadrant pi / 2 + x), where |x| <= pi / 4.
+struct Angle {
+  uint32_t quadrant;
+  float x;
+};
+
+/// `x` is positive. It is m 2^e with an integer m below 2^24, and bits of 2 /
+/// pi whose product with 2^e is a multiple of 4 change no quadrant. So m is
+/// multiplied with the next 96 bits: two before the binary point, and so many
+/// behind it that enough are left next to a multiple of pi / 2 (2^-29 is the
+/// smallest distance).
+inline Angle angleOf(float x) {
+  const uint32_t bits = math::floatToBits(x);
+  const uint64_t m = (bits & 0x7fffffu) | 0x800000u;
+  const uint32_t first = (bits >> 23) - 120, word = first >> 5,
+                 shift = first & 31;
+  const auto take = [&](uint32_t n) {
+    const uint64_t both = static_cast<uint64_t>(twoOverPi(word + n)) << 32 |
+                          twoOverPi(word + n + 1);
+    return both << shift >> 32;
+  };
+  const uint64_t product =
+      ((m * take(0)) << 32) + m * take(1) + ((m * take(2)) >> 32);
+  const auto fraction = static_cast<int64_t>(product << 2);
+  const Angle far = {
+      static_cast<uint32_t>((product + (uint64_t{1} << 61)) >> 62),
+      // pi / 2^65
+      static_cast<float>(static_cast<double>(fraction) *
+                         0x1.921fb54442d18p-64)};
+  // pi / 4
+  return x <= 0x1.921fb6p-1f ? Angle{0, x} : far;
+}
+
+inline float sineOf(const Angle &angle) {
+  const float x = angle.x, z = x * x;
+  float s = -1.9515295891e-4f;
+  s = fmaf(s, z, 8.3321608736e-3f);
+  s = fmaf(s, z, -1.6666654611e-1f);
+  s = fmaf(s * z, x, x);
+  float c = 2.443315711809948e-5f;
+  c = fmaf(c, z, -1.388731625493765e-3f);
+  c = fmaf(c, z, 4.166664568298827e-2f);
+  c = fmaf(c, z * z, fmaf(-0.5f, z, 1.0f));
+  const float size = angle.quadrant & 1 ? c : s;
+  return angle.quadrant & 2 ? -size : size;
+}
+
+} // namespace
+
+float te_scalar_sin(float x) {
+  const float size = std::fabs(x), y = sineOf(angleOf(size));
+  const bool isNegative = math::floatToBits(x) >> 31 != 0;
+  return size < math::kInfinity ? isNegative ? -y : y : __builtin_nanf("");
+}
+
+float te_scalar_cos(float x) {
+  const float size = std::fabs(x);
+  Angle angle = angleOf(size);
+  angle.quadrant += 1;
+  return size < math::kInfinity ? sineOf(angle) : __builtin_nanf("");
+}
+
 /// NaN if either operand is, and `a` if they are equal.
 float te_scalar_max(float a, float b) { return b != b || a < b ? b : a; }
 float te_scalar_min(float a, float b) { return b != b || a > b ? b : a; }

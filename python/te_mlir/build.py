@@ -503,7 +503,7 @@ class Function:
         return self.append("arith.select", operands, [(yes.shape, yes.dtype)], f"{holds.type}, {yes.type}")[0]
 
     def unary(self, op: str, x: Value) -> Value:
-        """`op` is arith.negf, math.absf, math.exp, math.log, math.log1p, math.tanh or math.sqrt."""
+        """`op` is arith.negf, math.absf, math.exp, math.log, math.log1p, math.sin, math.cos, math.tanh or math.sqrt."""
         return self.append(op, [x], [(x.shape, x.dtype)], x.type)[0]
 
     def constant(self, value: float, shape: Sequence[int], dtype: str = "bfloat16") -> Value:

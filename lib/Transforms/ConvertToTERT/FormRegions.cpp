@@ -51,10 +51,11 @@ static constexpr int64_t kFewestCols = 32, kMostCols = int64_t(1) << 24;
 
 /// The size of the code of `op`, as a multiple of one addition.
 static unsigned costOf(Operation *op) {
-  return isa<math::TanhOp, math::Log1pOp, DropoutOp>(op) ? 16
-         : isa<math::ExpOp, math::LogOp>(op)             ? 8
-         : isa<math::SqrtOp, arith::DivFOp>(op)          ? 4
-                                                         : 1;
+  return isa<math::SinOp, math::CosOp>(op)                 ? 32
+         : isa<math::TanhOp, math::Log1pOp, DropoutOp>(op) ? 16
+         : isa<math::ExpOp, math::LogOp>(op)               ? 8
+         : isa<math::SqrtOp, arith::DivFOp>(op)            ? 4
+                                                           : 1;
 }
 
 /// The operands of an elementwise op of which it reads one element for each of

@@ -188,6 +188,10 @@ Value CodeEmitter::computeOp(Operation &op, ValueRange x, Value index) {
           [&](auto) -> Value { return call("te_scalar_log1p", f32, x); })
       .Case<math::TanhOp>(
           [&](auto) -> Value { return call("te_scalar_tanh", f32, x); })
+      .Case<math::SinOp>(
+          [&](auto) -> Value { return call("te_scalar_sin", f32, x); })
+      .Case<math::CosOp>(
+          [&](auto) -> Value { return call("te_scalar_cos", f32, x); })
       .Case<arith::ExtFOp>(
           [&](auto op) -> Value { return widen(x[0], op.getIn().getType()); })
       .Case<arith::TruncFOp>(

@@ -58,6 +58,8 @@ TEST(ScalarMath, FunctionsAreWithinTwoUlp) {
     expectWithinTwoUlp(std::log(static_cast<double>(x)), te_scalar_log(x), x);
     expectWithinTwoUlp(std::log1p(static_cast<double>(x)), te_scalar_log1p(x),
                        x);
+    expectWithinTwoUlp(std::sin(static_cast<double>(x)), te_scalar_sin(x), x);
+    expectWithinTwoUlp(std::cos(static_cast<double>(x)), te_scalar_cos(x), x);
   });
 }
 

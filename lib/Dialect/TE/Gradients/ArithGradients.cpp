@@ -130,6 +130,21 @@ static void apply(math::Log1pOp op, Rule rule) {
   });
 }
 
+static void apply(math::SinOp op, Rule rule) {
+  rule.add(op.getOperand(), [&] {
+    Value x = rule.adjoints.residual(op.getOperand(), "x");
+    return rule.mul(rule.dy, math::CosOp::create(rule.b, rule.loc, x));
+  });
+}
+
+static void apply(math::CosOp op, Rule rule) {
+  rule.add(op.getOperand(), [&] {
+    Value x = rule.adjoints.residual(op.getOperand(), "x");
+    return rule.neg(
+        rule.mul(rule.dy, math::SinOp::create(rule.b, rule.loc, x)));
+  });
+}
+
 // dx = dy (1 - y²)
 static void apply(math::TanhOp op, Rule rule) {
   rule.add(op.getOperand(), [&] {
@@ -160,8 +175,8 @@ void te::registerTEGradients(DialectRegistry &registry) {
            arith::TruncFOp, arith::ExtFOp>(context);
   });
   registry.addExtension(+[](MLIRContext *context, math::MathDialect *) {
-    attach<math::AbsFOp, math::ExpOp, math::LogOp, math::Log1pOp, math::TanhOp,
-           math::SqrtOp>(context);
+    attach<math::AbsFOp, math::ExpOp, math::LogOp, math::Log1pOp, math::SinOp,
+           math::CosOp, math::TanhOp, math::SqrtOp>(context);
   });
   registerMovementGradients(registry);
 }

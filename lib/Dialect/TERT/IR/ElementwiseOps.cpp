@@ -10,8 +10,8 @@ static constexpr llvm::StringLiteral ops[] = {
     "arith.addf",     "arith.subf",     "arith.mulf",   "arith.divf",
     "arith.maximumf", "arith.minimumf", "arith.negf",   "arith.cmpf",
     "arith.select",   "arith.extf",     "arith.truncf", "math.absf",
-    "math.exp",       "math.log",       "math.log1p",   "math.tanh",
-    "math.sqrt",
+    "math.exp",       "math.log",       "math.log1p",   "math.sin",
+    "math.cos",       "math.tanh",      "math.sqrt",
 };
 
 llvm::ArrayRef<llvm::StringLiteral> mlir::tert::getElementwiseOps() {

@@ -31,7 +31,17 @@ arguments = options.parse_args()
 SHAPES = [(1,), (3, 5), (16, 64), (4099,), (33, 129), (2, 8, 24)]
 WIDTHS = {"f32": np.uint32, "bf16": np.uint16, "f16": np.uint16}
 BINARY = ("addf", "subf", "mulf", "divf", "maximumf", "minimumf")
-UNARY = ("arith.negf", "math.absf", "math.exp", "math.log", "math.log1p", "math.tanh", "math.sqrt")
+UNARY = (
+    "arith.negf",
+    "math.absf",
+    "math.exp",
+    "math.log",
+    "math.log1p",
+    "math.sin",
+    "math.cos",
+    "math.tanh",
+    "math.sqrt",
+)
 
 #: What each predicate of arith.cmpf says of two numbers that may be NaN.
 PREDICATES = {

@@ -167,6 +167,35 @@ func.func @f(%a: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
+// y = sin(a): da = dy cos(a).
+// CHECK-LABEL: func.func @f(
+// CHECK-SAME:    %[[A:[^ ]*]]: tensor<4xf32>, %[[DY:[^ ]*]]: tensor<4xf32>
+// CHECK-NEXT:    %[[Y:.*]] = math.sin %[[A]]
+// CHECK-NEXT:    %[[SLOPE:.*]] = math.cos %[[A]]
+// CHECK-NEXT:    %[[DA:.*]] = arith.mulf %[[DY]], %[[SLOPE]]
+// CHECK-NEXT:    return %[[Y]], %[[DA]]
+func.func @f(%a: tensor<4xf32>) -> tensor<4xf32> {
+  %y = math.sin %a : tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+
+// -----
+
+// y = cos(a): da = -dy sin(a).
+// CHECK-LABEL: func.func @f(
+// CHECK-SAME:    %[[A:[^ ]*]]: tensor<4xf32>, %[[DY:[^ ]*]]: tensor<4xf32>
+// CHECK-NEXT:    %[[Y:.*]] = math.cos %[[A]]
+// CHECK-NEXT:    %[[SLOPE:.*]] = math.sin %[[A]]
+// CHECK-NEXT:    %[[PRODUCT:.*]] = arith.mulf %[[DY]], %[[SLOPE]]
+// CHECK-NEXT:    %[[DA:.*]] = arith.negf %[[PRODUCT]]
+// CHECK-NEXT:    return %[[Y]], %[[DA]]
+func.func @f(%a: tensor<4xf32>) -> tensor<4xf32> {
+  %y = math.cos %a : tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+
+// -----
+
 // y = |a|: da = dy sign(a), 0 at 0.
 // CHECK-LABEL: func.func @f(
 // CHECK-SAME:    %[[A:[^ ]*]]: tensor<4xf32>, %[[DY:[^ ]*]]: tensor<4xf32>
