@@ -46,6 +46,8 @@ def torch_functions(dtype):
         "log1p",
         "sqrt",
         "rsqrt",
+        "sin",
+        "cos",
         "tanh",
         "sigmoid",
         "neg",
@@ -62,7 +64,7 @@ def torch_functions(dtype):
     two = ["lt", "le", "gt", "ge", "eq", "ne", "reshape", "permute", "broadcast_to", "stack", "cat", "tile"]
     return {
         **{name: getattr(torch, name) for name in (*one, *two)},
-        **{name: getattr(F, name) for name in ("relu", "silu", "softplus", "gelu")},
+        **{name: getattr(F, name) for name in ("relu", "silu", "softplus", "gelu", "elu")},
         **{name: getattr(torch, f"logical_{name}") for name in LOGIC},
         "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
         "leaky_relu": lambda x: F.leaky_relu(x, 0.25),
@@ -72,6 +74,8 @@ def torch_functions(dtype):
         "sum": lambda x, axes, keep: x.sum(axes, keepdim=keep),
         "mean": lambda x, axes, keep: x.mean(axes, keepdim=keep),
         "max": lambda x, axis, keep: x.amax(axis, keepdim=keep),
+        "flip": lambda x, axis: x.flip(axis),
+        "cumsum": lambda x, axis: x.cumsum(axis),
         "var": lambda x, axis: x.var(axis, correction=0, keepdim=True),
         "softmax": lambda x, axis: x.softmax(axis),
         "log_softmax": lambda x, axis: x.log_softmax(axis),
@@ -88,16 +92,29 @@ def jax_functions():
     import jax.numpy as jnp
     from jax import nn
 
-    one = {name: getattr(jnp, name) for name in ["exp", "log", "log1p", "sqrt", "tanh", "abs", "square"]}
+    one = {name: getattr(jnp, name) for name in ["exp", "log", "log1p", "sqrt", "sin", "cos", "tanh"]}
     renamed = dict(neg="negative", sub="subtract", mul="multiply", div="divide", cat="concatenate", permute="transpose")
     renamed |= dict(lt="less", le="less_equal", gt="greater", ge="greater_equal", eq="equal", ne="not_equal")
     renamed |= {name: f"logical_{name}" for name in LOGIC}
-    plain = ["add", "maximum", "minimum", "where", "reshape", "broadcast_to", "stack", "tile"]
+    plain = [
+        "abs",
+        "square",
+        "flip",
+        "cumsum",
+        "add",
+        "maximum",
+        "minimum",
+        "where",
+        "reshape",
+        "broadcast_to",
+        "stack",
+        "tile",
+    ]
     return {
         **one,
         **{name: getattr(jnp, of) for name, of in renamed.items()},
         **{name: getattr(jnp, name) for name in plain},
-        **{name: getattr(nn, name) for name in ("sigmoid", "relu", "silu", "softplus")},
+        **{name: getattr(nn, name) for name in ("sigmoid", "relu", "silu", "softplus", "elu")},
         "rsqrt": jax.lax.rsqrt,
         "gelu": lambda x: nn.gelu(x, approximate=False),
         "gelu_tanh": nn.gelu,
@@ -143,7 +160,9 @@ EXACT = {
     "pick",
     "number",
     "sum",
+    "cumsum",
     "max",
+    "flip",
     "plus",
     "from",
     "times",
@@ -160,9 +179,9 @@ EXACT = {
     "square",
 }
 #: Operations of one value that are computed with more than one rounding, and may have an error relative to their operand.
-FUNCTIONS = {"tanh", "sigmoid", "silu", "softplus", "gelu", "gelu_tanh"}
+FUNCTIONS = {"sin", "cos", "tanh", "sigmoid", "elu", "silu", "softplus", "gelu", "gelu_tanh"}
 #: Operations of several elements of their operand.
-ROWS = {"sum", "mean", "var", "softmax", "log_softmax", "logsumexp", "pick"}
+ROWS = {"sum", "cumsum", "mean", "var", "softmax", "log_softmax", "logsumexp", "pick"}
 #: Operations of a list of values.
 LISTS = ("cat", "stack")
 #: Exact operations that round if float32 does not hold their result.
@@ -426,7 +445,8 @@ class Draw:
         shape = list(self.values[x].shape)
         number = r.choice([-2.0, -1.0, -0.5, 0.25, 0.5, 1.5, 2.0, 3.0])
         if kind < 0.25:
-            names = "neg abs exp log log1p sqrt rsqrt tanh sigmoid square relu silu softplus gelu gelu_tanh leaky_relu clamp cube"
+            names = "neg abs exp log log1p sqrt rsqrt sin cos tanh sigmoid square relu elu silu softplus gelu"
+            names += " gelu_tanh leaky_relu clamp cube"
             return self._made(r.choice(names.split()), x)
         if kind < 0.35:
             return self._made(r.choice(("plus", "from", "times", "over")), x, c=number)
@@ -458,7 +478,7 @@ class Draw:
             return self._made(name, x, axes=axes, keep=r.random() < 0.5)
         if kind < 0.80:
             axis = len(shape) - 1 if r.random() < 0.7 else axis
-            return self._made(r.choice(("softmax", "log_softmax", "logsumexp", "var")), x, axis=axis)
+            return self._made(r.choice(("softmax", "log_softmax", "logsumexp", "var", "cumsum")), x, axis=axis)
         return self._view(x, shape, axis)
 
     def _view(self, x, shape, axis):
@@ -476,6 +496,7 @@ class Draw:
                 "slice",
                 "reshape",
                 "pick",
+                "flip",
                 "squeeze",
                 "unsqueeze",
             ]
@@ -503,6 +524,8 @@ class Draw:
             counts = [n for n in (2, 3, 4) if size % n == 0]
             count = r.choice(counts) if counts else 1
             return self._made(name, x, axis=axis, count=count, at=r.randrange(count))
+        if name == "flip":
+            return self._made(name, x, axis=axis)
         if name == "select":
             return self._made(name, x, axis=axis, at=r.randrange(size))
         if name == "slice":

@@ -144,6 +144,24 @@ OPS = [
     ),
     op("softplus", lambda m, x: F.softplus(x * 8) + F.softplus(x, 2.0)),
     op("logarithms", lambda m, x: torch.log(x.abs() + 1) + torch.log1p(x * x) + F.logsigmoid(x) + F.mish(x)),
+    op("sines", lambda m, x: torch.sin(x * 40) * torch.cos(x) + torch.expm1(x / 100)),
+    op("elu", lambda m, x: F.elu(x) + F.elu(x * 200, 0.5) + F.selu(x) + F.celu(x, 0.7)),
+    op("glu", lambda m, x: F.glu(x)),
+    op("interpolation", lambda m, x, y: torch.lerp(x, y, 0.3) + torch.addcmul(x, y, y, value=0.5), 2),
+    # Equal elements, of which the first has the gradient.
+    op(
+        "maxima-of-equals",
+        lambda m, x: F.relu(x).max(1, keepdim=True).values * x.min(-1, keepdim=True).values + x.max(),
+    ),
+    op("cumsum", lambda m, x: x.cumsum(1) + x.cumsum(-1)),
+    op("flip-and-roll", lambda m, x: x.flip(1, -1) * x.roll((2, -3), (1, 2)) + x.roll(0, 1)),
+    op("narrow", lambda m, x: x.narrow(1, 2, 3) + x.narrow(-2, -4, 3)),
+    op(
+        "shuffles",
+        lambda m, x: (lambda y: F.pixel_shuffle(y, 2).flatten(1) * F.pixel_unshuffle(y, 2).flatten(1))(
+            F.channel_shuffle(x.view(BATCH, 8, -1, 4), 2)
+        ),
+    ),
     op("log-softmax", lambda m, x: F.log_softmax(x, -1) + x.log_softmax(1)),
     op("logsumexp", lambda m, x: x.logsumexp(1) @ m.w, w=weight(WIDTH, WIDTH)),
     op("maxima", lambda m, x: x.amax(-1, keepdim=True) * x.amin(1, keepdim=True) + F.relu(x).amax((1, 2), True)),

@@ -214,6 +214,12 @@ class Elementwise(Activations):
     def _op_log1p(self, var: Var, node: Node) -> Value:
         return self.unary(node, "math.log1p")
 
+    def _op_sin(self, var: Var, node: Node) -> Value:
+        return self.unary(node, "math.sin")
+
+    def _op_cos(self, var: Var, node: Node) -> Value:
+        return self.unary(node, "math.cos")
+
     def _op_softplus(self, var: Var, node: Node) -> Value:
         """log(1 + exp(beta x)) / beta, computed in f32: max(z, 0) + log1p(exp(-|z|)) for z = beta x is finite."""
         value, beta = self.whole(node.inputs[0], node), node.params["beta"]
@@ -224,6 +230,30 @@ class Elementwise(Activations):
         small = f.unary("math.log1p", f.unary("math.exp", f.unary("arith.negf", f.unary("math.absf", z))))
         made = f.add(f.maximum(z, number(0.0)), small)
         made = made if beta == 1 else f.div(made, number(beta))
+        return Value(f.cast(made, var.dtype), value.layout)
+
+    def _op_expm1(self, var: Var, node: Node) -> Value:
+        value = self.whole(node.inputs[0], node)
+        made = self._exponential_less_one(self.function.cast(value.matrix, "float32"))
+        return Value(self.function.cast(made, var.dtype), value.layout)
+
+    def _exponential_less_one(self, x: build.Value) -> build.Value:
+        """tanh(x / 2) (exp(x) + 1), which is exp(x) - 1 without the loss of digits next to 0."""
+        f = self.function
+        half, one = (f.constant(number, x.shape, x.dtype) for number in (0.5, 1.0))
+        return f.mul(f.unary("math.tanh", f.mul(x, half)), f.add(f.unary("math.exp", x), one))
+
+    def _op_elu(self, var: Var, node: Node) -> Value:
+        """scale x, or scale alpha (exp(inner x) - 1) where x is not positive, computed in f32."""
+        value, f = self.whole(node.inputs[0], node), self.function
+        x = f.cast(value.matrix, "float32")
+        number = lambda n: f.constant(n, x.shape, "float32")
+        times = lambda y, n: y if n == 1 else f.mul(y, number(n))
+        alpha, scale, inner = (node.params[name] for name in ("alpha", "scale", "inner"))
+        # The exponential of a large x, which is not used, would be infinite and have a NaN gradient.
+        low = times(f.choose("ogt", x, number(0.0), number(0.0), x), inner)
+        low = times(self._exponential_less_one(low), alpha * scale)
+        made = f.choose("ogt", x, number(0.0), times(x, scale), low)
         return Value(f.cast(made, var.dtype), value.layout)
 
     def _op_tanh(self, var: Var, node: Node) -> Value:
@@ -335,6 +365,24 @@ class Elementwise(Activations):
             made = self.function.concat(parts, axis) if len(parts) > 1 else made
         return Value(made, row_major(var.shape))
 
+    def _op_rev(self, var: Var, node: Node) -> Value:
+        """The elements in the other order along some axes."""
+        made = self.function.reshape(self.in_order(self.value(node.inputs[0], node), node), var.shape)
+        for axis in node.params["dimensions"]:
+            made = self._reversed(made, int(axis))
+        return Value(made, row_major(var.shape))
+
+    def _reversed(self, x: build.Value, axis: int) -> build.Value:
+        """An index is written with digits, one for each prime factor of the size of the axis, and each digit is reversed."""
+        f, shape = self.function, x.shape
+        before, after = math.prod(shape[:axis]), math.prod(shape[axis:])
+        for base in _primes(shape[axis]):
+            after //= base
+            split = f.reshape(x, (before, base, after))
+            x = f.concat([f.extract_slice(split, [0, n, 0], [before, 1, after]) for n in reversed(range(base))], 1)
+            before *= base
+        return f.reshape(x, shape)
+
     def _op_convert_element_type(self, var: Var, node: Node) -> Value:
         which = node.inputs[0]
         if which.dtype == "bool":
@@ -387,6 +435,14 @@ class Elementwise(Activations):
 
     _op_reshape = _op_squeeze = _op_expand_dims = _op_transpose = _op_broadcast_in_dim = view
     _op_slice = _op_split = _op_as_strided = view
+
+
+def _primes(number: int) -> list[int]:
+    """The prime factors of a number."""
+    for factor in range(2, math.isqrt(number) + 1):
+        if number % factor == 0:
+            return [factor, *_primes(number // factor)]
+    return [number] if number > 1 else []
 
 
 def _compared(which: Atom) -> Sequence[Atom]:

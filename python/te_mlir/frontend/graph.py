@@ -2,15 +2,16 @@
 
 Operations that are in `jax.lax` have its names and parameters:
 
-* elementwise: add sub mul div max min neg abs sign exp log tanh sqrt rsqrt square integer_pow logistic erf erfc select_n
+* elementwise: add sub mul div max min neg abs sign exp expm1 log log1p sin cos tanh sqrt rsqrt square integer_pow logistic erf erfc
+  select_n
 * comparisons, and operations on their truth values: eq ne lt le gt ge and or not
-* types and views: convert_element_type copy reshape squeeze expand_dims transpose broadcast_in_dim slice split concatenate stack
-* others: dot_general reduce_sum reduce_max argmax gather stop_gradient
+* types and views: convert_element_type copy reshape squeeze expand_dims transpose broadcast_in_dim slice split concatenate stack rev
+* others: dot_general reduce_sum reduce_max argmax cumsum gather stop_gradient
 
 Some functions are one operation in a framework. They have these names, parameters and operands:
 
 * mean, logsumexp (axes), softmax, log_softmax (axis): of one operand
-* relu, silu, gelu (approximate: by tanh if true, else by erf): of one operand
+* relu, silu, gelu (approximate: by tanh if true, else by erf), elu (alpha, scale, inner): of one operand
 * rms_norm (epsilon): of x and gamma or None; layer_norm (epsilon): of x, gamma or None, and beta or None
 * dropout (probability, stream): of x and the state of a generator, [seed, offset] of int32
 * embedding (padding): of a table and indices

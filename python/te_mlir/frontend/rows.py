@@ -1,4 +1,4 @@
-"""Maxima, logarithms of sums of exponentials, and log-softmax, along any axes."""
+"""Maxima, sums of first elements, logarithms of sums of exponentials, and log-softmax, along any axes."""
 
 from __future__ import annotations
 
@@ -68,17 +68,37 @@ class Rows(Softmaxes):
     """Emits reductions of rows that are several operations of te, computed in f32 and rounded once."""
 
     def _op_reduce_max(self, var: Var, node: Node) -> Value:
-        """The largest elements, among which the gradient is divided equally."""
-        if node.params.get("index"):
-            raise Unsupported(node, "a maximum with its index has no counterpart in te; amax has")
-        x, _ = self._along(node.inputs[0], node.params["axes"], node)
-        largest = self.function.broadcast(self._largest(x), x.shape, [1])
-        one, zero = (self.function.constant(number, x.shape, "float32") for number in (1.0, 0.0))
+        """The largest elements, among which the gradient is divided equally, or with `index` belongs to the first."""
+        f, (x, _) = self.function, self._along(node.inputs[0], node.params["axes"], node)
+        largest = f.broadcast(self._largest(x), x.shape, [1])
+        one, zero = (f.constant(number, x.shape, "float32") for number in (1.0, 0.0))
         # A comparison has no gradient, so that of the sum belongs to the elements that equal the maximum.
-        total, count = (
-            self.function.reduce_sum(self.function.choose("oeq", x, largest, of, zero), [1]) for of in (x, one)
-        )
-        return Value(self.function.cast(self.function.div(total, count), var.dtype), row_major(var.shape))
+        equal = lambda of: f.choose("oeq", x, largest, of, zero)
+        parts = [x, one]
+        if node.params.get("index"):
+            place = self._cumulative(equal(one))
+            parts = [f.choose("oeq", place, one, of, zero) for of in parts]
+        total, count = (f.reduce_sum(equal(of), [1]) for of in parts)
+        return Value(f.cast(f.div(total, count), var.dtype), row_major(var.shape))
+
+    def _op_cumsum(self, var: Var, node: Node) -> Value:
+        """The sums of each element and those before it, or behind it with `reverse`."""
+        axis = int(node.params["axis"])
+        x, _ = self._along(node.inputs[0], [axis], node)
+        made = self._cumulative(x, node.params.get("reverse", False))
+        order = [n for n in range(len(var.shape)) if n != axis] + [axis]
+        layout = row_major([var.shape[n] for n in order]).permute([order.index(n) for n in range(len(order))])
+        return Value(self.function.cast(made, var.dtype), layout)
+
+    def _cumulative(self, x: build.Value, reverse: bool = False) -> build.Value:
+        """The cumulative sums of each row, in steps that add what is 1, 2, 4, ... columns before."""
+        f, (rows, columns), shift = self.function, x.shape, 1
+        while shift < columns:
+            kept = f.extract_slice(x, [0, shift if reverse else 0], [rows, columns - shift])
+            zeros = f.constant(0.0, (rows, shift), x.dtype)
+            x = f.add(x, f.concat([kept, zeros] if reverse else [zeros, kept], 1))
+            shift *= 2
+        return x
 
     def _op_reduce_min(self, var: Var, node: Node) -> Value:
         x = Node("neg", node.inputs, {}, node.origin)

@@ -176,9 +176,9 @@ class Adapter:
     def _item(self, node: Origin, several: Origin, index: int) -> Node:
         """Creates the operation for one of the results of a node."""
         values: Any = several.meta.get("val")
-        if name_of(several) == "max" and str(several.target) == "aten.max.dim" and index == 0:
+        if str(several.target) in ("aten.max.dim", "aten.min.dim") and index == 0:
             arguments = given(several)
-            made = self._reduced(several, "reduce_max", arguments["self"], [arguments["dim"]])
+            made = self._reduced(several, f"reduce_{name_of(several)}", arguments["self"], [arguments["dim"]])
             # Its gradient is not that of amax if elements are equal.
             made.params["index"] = True
             return made
@@ -234,7 +234,7 @@ def _unary(name: str) -> Make:
 def _binary(name: str, swap: bool = False) -> Make:
     def make(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node | None:
         if "other" not in given:
-            return None
+            return adapter._reduced(node, f"reduce_{name}", given["self"], range(len(_shape(given["self"]))))
         a, b = given["self"], given["other"]
         if given.get("alpha", 1) != 1:
             return adapter.lacking(node, "its 'alpha' is not 1")
@@ -509,7 +509,7 @@ def _gather(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node | No
 # Views
 
 
-def _view(view: Callable[[Adapter, Origin, Given, Var], Node]) -> Make:
+def _view(view: Callable[[Adapter, Origin, Given, Var], Node | None]) -> Make:
     """Applies `view`, unless the node reinterprets the bits of its operand as another type."""
 
     def make(adapter: Adapter, node: Origin, given: Given, source: Var) -> Node | None:
@@ -558,6 +558,13 @@ def _sliced(adapter: Adapter, node: Origin, given: Given, source: Var) -> Node:
     return adapter.part(node, source, axis, first, min(first + _shape(node)[axis] * step, size), step)
 
 
+def _narrowed(adapter: Adapter, node: Origin, given: Given, source: Var) -> Node | None:
+    if not isinstance(given["start"], int):
+        return None
+    axis, first = given["dim"] % len(source.shape), given["start"] % source.shape[given["dim"]]
+    return adapter.part(node, source, axis, first, first + given["length"])
+
+
 def _selected(adapter: Adapter, node: Origin, given: Given, source: Var) -> Node:
     axis = given["dim"] % len(source.shape)
     return adapter.place(node, source, axis, given["index"] % source.shape[axis])
@@ -570,7 +577,8 @@ def _strided(adapter: Adapter, node: Origin, given: Given, source: Var) -> Node:
 
 #: Ops that can be emitted without a pattern, for at least some of their arguments.
 _EMITTED: dict[str, Make] = {
-    **{name: _unary(name) for name in ("neg", "exp", "log", "log1p", "tanh", "sqrt", "relu", "silu", "square")},
+    **{name: _unary(name) for name in ("neg", "exp", "log", "log1p", "expm1", "sin", "cos")},
+    **{name: _unary(name) for name in ("tanh", "sqrt", "relu", "silu", "square")},
     **{name: _binary(name) for name in ("add", "sub", "mul", "div")},
     "rsub": _binary("sub", swap=True),
     **{name: _unary(name) for name in ("abs", "sign")},
@@ -597,6 +605,16 @@ _EMITTED: dict[str, Make] = {
     "std": composites.deviation,
     "einsum": composites.einsum,
     "mish": composites.mish,
+    **dict.fromkeys(("elu", "selu", "celu"), composites.elu),
+    "glu": composites.glu,
+    "addcmul": composites.added_product,
+    "lerp": composites.interpolated,
+    "flip": composites.flipped,
+    "roll": composites.rolled,
+    "cumsum": composites.cumulative,
+    "pixel_shuffle": composites.depth_to_space,
+    "pixel_unshuffle": composites.space_to_depth,
+    "channel_shuffle": composites.shuffled,
     **dict.fromkeys(("pad", "constant_pad_nd"), composites.padded),
     **dict.fromkeys(("linalg_vector_norm", "norm"), composites.norm),
     "amax": _over_axes("reduce_max"),
@@ -621,7 +639,7 @@ _EMITTED: dict[str, Make] = {
 _OPS: dict[str, Make] = {
     **_EMITTED,
     # Ops that are emitted only as a part of a pattern.
-    **{name: _unary(name) for name in ("erf", "erfc", "cos", "sin")},
+    **{name: _unary(name) for name in ("erf", "erfc")},
     **{name: _binary(name) for name in COMPARISONS},
     **{name: _logic(of) for name, of in LOGIC.items()},
     **dict.fromkeys(("nll_loss", "nll_loss_nd"), _cross_entropy),
@@ -636,6 +654,7 @@ _OPS: dict[str, Make] = {
     "permute": _view(_permuted),
     **dict.fromkeys(("expand", "expand_as", "broadcast_to"), _view(_repeated)),
     "slice": _view(_sliced),
+    "narrow": _view(_narrowed),
     "select": _view(_selected),
     "as_strided": _view(_strided),
 }

@@ -1,10 +1,11 @@
-"""Converts ATen ops that are several operations of the graph: norms, variances, padding, einsum and some functions."""
+"""Converts ATen ops that are several operations of the graph: norms, variances, padding, einsum, moves, some functions."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
+import torch
 from torch.fx import Node as Origin
 
 from te_mlir.frontend.graph import Node, Var
@@ -74,6 +75,97 @@ def mish(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
     y = adapter.between(var.shape, var.dtype, adapter.op(node, "softplus", [x], beta=1.0))
     y = adapter.between(var.shape, var.dtype, adapter.op(node, "tanh", [y]))
     return adapter.op(node, "mul", [x, y])
+
+
+def elu(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
+    alpha, scale, inner = given.get("alpha", 1.0), given.get("scale", 1.0), given.get("input_scale", 1.0)
+    if node.target is torch.ops.aten.selu.default:
+        alpha, scale = 1.6732632423543772, 1.0507009873554805
+    if node.target is torch.ops.aten.celu.default:
+        inner = 1.0 / alpha
+    return adapter.op(node, "elu", [adapter.var(given["self"])], alpha=alpha, scale=scale, inner=inner)
+
+
+def glu(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
+    """The first half times the sigmoid of the second."""
+    x = adapter.var(given["self"])
+    axis, size = given["dim"] % len(x.shape), var.shape[given["dim"]]
+    ends = (0, size), (size, 2 * size)
+    a, b = (adapter.between(var.shape, x.dtype, adapter.part(node, x, axis, *end)) for end in ends)
+    return adapter.op(node, "mul", [a, adapter.between(var.shape, var.dtype, adapter.op(node, "logistic", [b]))])
+
+
+def added_product(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node | None:
+    """self + value tensor1 tensor2"""
+    x, a, b = (adapter.aligned(node, given[name], len(var.shape)) for name in ("self", "tensor1", "tensor2"))
+    made = adapter.between(var.shape, var.dtype, adapter.op(node, "mul", [a, b]))
+    if given["value"] != 1:
+        made = adapter.between(var.shape, var.dtype, adapter.op(node, "mul", [made, adapter.atom(given["value"])]))
+    return adapter.op(node, "add", [x, made])
+
+
+def interpolated(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node | None:
+    """self + weight (end - self)"""
+    x, end, weight = (adapter.aligned(node, given[name], len(var.shape)) for name in ("self", "end", "weight"))
+    apart = adapter.between(var.shape, var.dtype, adapter.op(node, "sub", [end, x]))
+    return adapter.op(node, "add", [x, adapter.between(var.shape, var.dtype, adapter.op(node, "mul", [apart, weight]))])
+
+
+def flipped(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
+    axes = tuple(axis % len(var.shape) for axis in given["dims"])
+    return adapter.op(node, "rev", [adapter.var(given["self"])], dimensions=axes)
+
+
+def rolled(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node | None:
+    """The last elements before the first ones, along each axis; None if no axis is given."""
+    x = adapter.var(given["self"])
+    made = None if len(given["dims"]) != len(given["shifts"]) else adapter.op(node, "copy", [x])
+    for shift, axis in zip(given["shifts"], given["dims"]):
+        size, axis = x.shape[axis], axis % len(x.shape)
+        if shift % size and made is not None:
+            x = adapter.between(x.shape, x.dtype, made)
+            ends = (size - shift % size, size), (0, size - shift % size)
+            shapes = [(*x.shape[:axis], end - first, *x.shape[axis + 1 :]) for first, end in ends]
+            parts = [adapter.between(s, x.dtype, adapter.part(node, x, axis, *end)) for s, end in zip(shapes, ends)]
+            made = adapter.op(node, "concatenate", parts, dimension=axis)
+    return made
+
+
+def cumulative(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node | None:
+    x = adapter.var(given["self"])
+    if not x.shape or x.dtype != var.dtype:
+        return None
+    return adapter.op(node, "cumsum", [x], axis=given["dim"] % len(x.shape))
+
+
+def _moved(adapter: Adapter, node: Origin, shape: list[int], order: list[int]) -> Node:
+    """A tensor that is reshaped, transposed, and reshaped again."""
+    x = adapter.var(node.args[0])
+    split = adapter.between(shape, x.dtype, adapter.op(node, "reshape", [x]))
+    turned = adapter.op(node, "transpose", [split], permutation=tuple(order))
+    return adapter.op(node, "reshape", [adapter.between([shape[n] for n in order], x.dtype, turned)])
+
+
+def depth_to_space(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
+    """Channels [c, r, r] become rows and columns of blocks of r by r."""
+    *lead, channels, height, width = adapter.var(given["self"]).shape
+    r, n = given["upscale_factor"], len(lead)
+    order = [*range(n), n, n + 3, n + 1, n + 4, n + 2]
+    return _moved(adapter, node, [*lead, channels // r**2, r, r, height, width], order)
+
+
+def space_to_depth(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
+    *lead, channels, height, width = adapter.var(given["self"]).shape
+    r, n = given["downscale_factor"], len(lead)
+    order = [*range(n), n, n + 2, n + 4, n + 1, n + 3]
+    return _moved(adapter, node, [*lead, channels, height // r, r, width // r, r], order)
+
+
+def shuffled(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
+    """Channels [groups, rest] become [rest, groups]."""
+    batch, channels, *rest = adapter.var(given["self"]).shape
+    shape = [batch, given["groups"], channels // given["groups"], *rest]
+    return _moved(adapter, node, shape, [0, 2, 1, *range(3, len(shape))])
 
 
 def padded(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
