@@ -6,7 +6,7 @@ jax = pytest.importorskip("jax")
 
 import jax.numpy as jnp
 import numpy as np
-from jax_compare import compare, leaves
+from jax_compare import assert_close, compare, leaves
 
 import te_mlir
 import te_mlir.jax
@@ -294,6 +294,31 @@ def test_flax_nnx(name):
     data = jnp.asarray(IDS if name == "embedding" else X)
     text = compare_modules(lambda state, data: nnx.merge(graph, state)(data, **options), moved(state), data)
     assert all(text.count(f"te.{op}") == count for op, count in OPS[name].items())
+
+
+@pytest.mark.parametrize("kind", ["linen", "nnx"])
+def test_dropout_of_flax(kind):
+    """JAX computes the zeros of a key before the call, so that they are its own; those of te.dropout would be others."""
+    pytest.importorskip("flax")
+    from flax import linen, nnx
+
+    if kind == "linen":
+        module = linen.Sequential([linen.Dense(64), linen.Dropout(0.5, deterministic=False), linen.Dense(32)])
+        state = module.init({"params": jax.random.key(0), "dropout": jax.random.key(1)}, jnp.asarray(X))
+        apply = lambda state, x, key: module.apply(state, x, rngs={"dropout": key})
+    else:
+        rngs = nnx.Rngs(0)
+        layers = nnx.Linear(64, 64, rngs=rngs), nnx.Linear(64, 32, rngs=rngs)
+        graph, state = nnx.split(layers)
+
+        def apply(state, x, key):
+            first, last = nnx.merge(graph, state)
+            return last(nnx.Dropout(0.5)(first(x), rngs=nnx.Rngs(dropout=key)))
+
+    compiled = te_mlir.jax.jit(lambda *args: (apply(*args) ** 2).sum())
+    for key in (jax.random.key(5), jax.random.key(6)):
+        wanted = jax.grad(lambda state, key=key: (apply(state, X, key) ** 2).sum())(state)
+        assert_close(jax.grad(compiled)(state, X, key), wanted)
 
 
 def compare_modules(function, parameters, data):
