@@ -153,10 +153,78 @@ class Vision(nn.Module):
         return self.head(self.norms[2](x)[:, 0]).square().mean()
 
 
-@pytest.mark.parametrize("make", [Speedrun, ByHand, Biased, Clamped, Vision])
+def modulated(x, shift, scale):
+    return F.layer_norm(x, x.shape[-1:], eps=1e-6) * (1 + scale.unsqueeze(1)) + shift.unsqueeze(1)
+
+
+class Diffusion(nn.Module):
+    """A DiT: norms and residuals that the time of an image moves, and patches that become an image again."""
+
+    def __init__(self):
+        super().__init__()
+        self.patches, self.time = nn.Conv2d(4, WIDTH, 2, 2), nn.Linear(WIDTH, WIDTH)
+        self.modulation, self.last = nn.Linear(WIDTH, 6 * WIDTH), nn.Linear(WIDTH, 2 * WIDTH)
+        self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.up, self.down, self.pixels = nn.Linear(WIDTH, 128), nn.Linear(128, WIDTH), nn.Linear(WIDTH, 16)
+
+    def forward(self, image):
+        angles = 100 * image[:, 0, 0, :1] * torch.exp(-torch.arange(WIDTH // 2) / 4)
+        c = F.silu(self.time(torch.cat([angles.cos(), angles.sin()], -1)))
+        x = self.patches(image).flatten(2).transpose(1, 2)
+        moved, scaled, gate, moved2, scaled2, gate2 = self.modulation(c).chunk(6, dim=1)
+        q, k, v = map(heads_of, self.qkv(modulated(x, moved, scaled)).chunk(3, -1))
+        y = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(x.shape)
+        x = x + gate.unsqueeze(1) * self.out(y)
+        y = self.down(F.gelu(self.up(modulated(x, moved2, scaled2)), approximate="tanh"))
+        x = x + gate2.unsqueeze(1) * y
+        x = self.pixels(modulated(x, *self.last(c).chunk(2, dim=1)))
+        x = torch.einsum("nhwpqc->nchpwq", x.reshape(len(x), 4, 4, 2, 2, 4)).reshape(image.shape)
+        return F.mse_loss(x, image)
+
+
+class Joint(nn.Module):
+    """Two streams with weights of their own that attend to one another, as in SD3 and Flux, rotated by matrices of two rows."""
+
+    def __init__(self):
+        super().__init__()
+        self.image, self.text = (nn.ModuleDict(self.stream()) for _ in range(2))
+        self.norms = nn.ParameterList(1 + torch.rand(WIDTH // HEADS) for _ in range(4))
+        angles = torch.outer(torch.arange(TOKENS + 4), 100.0 ** -torch.linspace(0, 1, WIDTH // HEADS // 2))
+        turned = torch.stack([angles.cos(), -angles.sin(), angles.sin(), angles.cos()], -1)
+        self.register_buffer("turned", turned.view(1, 1, TOKENS + 4, -1, 2, 2))
+
+    @staticmethod
+    def stream():
+        sizes = {"qkv": (WIDTH, 3 * WIDTH), "out": (WIDTH, WIDTH), "up": (WIDTH, 128), "down": (128, WIDTH)}
+        return {name: nn.Linear(*size) for name, size in sizes.items()}
+
+    def rotate(self, x):
+        pairs = x.float().reshape(*x.shape[:-1], -1, 1, 2)
+        return (self.turned[..., 0] * pairs[..., 0] + self.turned[..., 1] * pairs[..., 1]).reshape(x.shape)
+
+    def forward(self, x):
+        streams = (self.text, x[:, :4], self.norms[:2]), (self.image, x, self.norms[2:])
+        parts = []
+        for layers, y, (of_q, of_k) in streams:
+            q, k, v = layers["qkv"](norm(y)).view(*y.shape[:2], 3, HEADS, -1).permute(2, 0, 3, 1, 4)
+            parts.append((F.rms_norm(q, q.shape[-1:], of_q), F.rms_norm(k, k.shape[-1:], of_k), v))
+        q, k, v = (torch.cat(pair, 2) for pair in zip(*parts))
+        y = F.scaled_dot_product_attention(self.rotate(q), self.rotate(k), v).transpose(1, 2).flatten(2)
+        loss = 0
+        for (layers, x, _), own in zip(streams, (y[:, :4], y[:, 4:])):
+            x = x + layers["out"](own)
+            x = x + layers["down"](F.gelu(layers["up"](norm(x)), approximate="tanh"))
+            loss = loss + x.square().mean()
+        return loss
+
+
+INPUTS = {Vision: (4, 3, 32, 32), Diffusion: (2, 4, 8, 8), Joint: (2, TOKENS, WIDTH)}
+
+
+@pytest.mark.parametrize("make", [Speedrun, ByHand, Biased, Clamped, *INPUTS])
 def test_models_by_hand(make):
     model = make()
-    inputs = torch.randn(4, 3, 32, 32) if make is Vision else torch.randint(0, 32, (2, TOKENS))
+    inputs = torch.randn(INPUTS[make]) if make in INPUTS else torch.randint(0, 32, (2, TOKENS))
     compiled = te_mlir.torch.jit(model, strict=True)
     for seed in (1, 2):
         found = []

@@ -147,6 +147,8 @@ OPS = [
     op("sines", lambda m, x: torch.sin(x * 40) * torch.cos(x) + torch.expm1(x / 100)),
     op("elu", lambda m, x: F.elu(x) + F.elu(x * 200, 0.5) + F.selu(x) + F.celu(x, 0.7)),
     op("glu", lambda m, x: F.glu(x)),
+    op("mse_loss", lambda m, x, y: F.mse_loss(x, y) + F.mse_loss(x, y, reduction="none") * F.l1_loss(x, y), 2),
+    op("l1_loss", lambda m, x, y: F.l1_loss(x, y, reduction="sum"), 2),
     op("interpolation", lambda m, x, y: torch.lerp(x, y, 0.3) + torch.addcmul(x, y, y, value=0.5), 2),
     # Equal elements, of which the first has the gradient.
     op(

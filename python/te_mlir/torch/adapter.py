@@ -609,6 +609,7 @@ _EMITTED: dict[str, Make] = {
     "glu": composites.glu,
     "addcmul": composites.added_product,
     "lerp": composites.interpolated,
+    **dict.fromkeys(("mse_loss", "l1_loss"), composites.distance),
     "flip": composites.flipped,
     "roll": composites.rolled,
     "cumsum": composites.cumulative,

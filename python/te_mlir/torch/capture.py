@@ -63,6 +63,7 @@ def capture(
     casts.without_idle_blocks(flat.graph)
     same_tensors(flat.graph)
     graphs.without_templates(flat.graph)
+    graphs.without_broadcasts(flat.graph)
     placeholders = [n for n in flat.graph.nodes if n.op == "placeholder"]
     parameters = {
         node

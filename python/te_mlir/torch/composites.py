@@ -111,6 +111,18 @@ def interpolated(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node
     return adapter.op(node, "add", [x, adapter.between(var.shape, var.dtype, adapter.op(node, "mul", [apart, weight]))])
 
 
+def distance(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node | None:
+    """The mean or the sum of squares or sizes of differences, or these themselves."""
+    shape = torch.broadcast_shapes(*(given[name].meta["val"].shape for name in ("self", "target")))
+    operands = [adapter.aligned(node, given[name], len(shape)) for name in ("self", "target")]
+    apart = adapter.between(shape, var.dtype, adapter.op(node, "sub", operands))
+    made = adapter.op(node, "square" if node.target is torch.ops.aten.mse_loss.default else "abs", [apart])
+    if not given["reduction"] or not shape:
+        return made
+    name = "mean" if given["reduction"] == 1 else "reduce_sum"
+    return adapter.op(node, name, [adapter.between(shape, var.dtype, made)], axes=tuple(range(len(shape))))
+
+
 def flipped(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
     axes = tuple(axis % len(var.shape) for axis in given["dims"])
     return adapter.op(node, "rev", [adapter.var(given["self"])], dimensions=axes)

@@ -6,6 +6,7 @@ Tracing uses fake tensors and no decompositions, so that `linear`, `rms_norm`,
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -90,6 +91,18 @@ def without_templates(graph: torch.fx.Graph) -> None:
         made.meta = dict(node.meta)
         node.replace_all_uses_with(made)
         graph.erase_node(node)
+
+
+def without_broadcasts(graph: torch.fx.Graph) -> None:
+    """Removes results of `torch.broadcast_tensors` whose operands have their shape, as those of `mse_loss` have."""
+    for several in graph.find_nodes(op="call_function", target=torch.ops.aten.broadcast_tensors.default):
+        for part in list(several.users):
+            tensor = several.args[0][part.args[1]]
+            if part.target is operator.getitem and tensor.meta["val"].shape == part.meta["val"].shape:
+                part.replace_all_uses_with(tensor)
+                graph.erase_node(part)
+        if not several.users:
+            graph.erase_node(several)
 
 
 def merge_equal(graph: torch.fx.Graph, except_for: set[Node]) -> None:
