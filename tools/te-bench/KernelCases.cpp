@@ -404,6 +404,17 @@ void addOptimizers(Cases &cases) {
                      /*flops=*/0,
                      // About step 1000. Variances are not negative.
                      {{"step", 1000}, {"v", 0}}});
+  cases.push_back({"adamw f32, moments of 8 bits 14336x4096",
+                   "adamw_fp8",
+                   {{"count", F * H},
+                    {"beta1", 0.9},
+                    {"beta2", 0.999},
+                    {"epsilon", 1e-8},
+                    {"weight_decay", 0.1},
+                    {"grad_type", TE_RT_BF16}},
+                   /*optional=*/{},
+                   /*flops=*/0,
+                   {{"step", 1000}, {"scales", 0}}});
   cases.push_back({"sum_of_squares bf16 14336x4096",
                    "sum_of_squares",
                    {{"count", F * H}, {"type", TE_RT_BF16}}});

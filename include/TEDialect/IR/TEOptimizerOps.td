@@ -5,9 +5,12 @@
 
 include "TEDialect/IR/TEConstraints.td"
 
+def TE_MomentTensor : StaticShapeTensorOf<[F32, BF16, F16, F8E4M3FN, F8E5M2]>;
+
 def TE_AdamWOp
     : TE_PureOp<"adamw",
-        TE_Axes<(axes "...":$param, "...":$grad, "...":$m, "...":$v), (axes "...":$new_param, "...":$new_m, "...":$new_v)>> {
+        TE_Axes<(axes "...":$param, "...":$grad, "...":$m, "...":$v), (axes "...":$new_param, "...":$new_m, "...":$new_v)>,
+        [AttrSizedOperandSegments]> {
   let summary = "update a parameter with AdamW";
   let description = [{
     Adam with decoupled weight decay, in f32:
@@ -22,12 +25,19 @@ def TE_AdamWOp
     not follow small gradients. The random bits depend on `seed`, `step` and the
     position of the element. Give each parameter a `seed` of its own.
 
+    Moments in 8 bits take a quarter. `m` is f8E4M3FN and `v` is f8E5M2, and both are
+    multiplied by `scales`, powers of two: of each 128 consecutive elements, first
+    those of `m`, then those of `v`. They are rounded stochastically, too, but a `v`
+    above 0 never to 0, because `m` would be divided by it. The
+    [kernel](kernels.md) says how.
+
     With `grad_scale`, `g` is the f32 gradient multiplied by it, in f32, such as by
     the factor of `te.clip_factor`. Without it, nothing is multiplied.
 
     Constraints:
-    1. (adamw-c1) `param` and its result have one type; `grad`, `m`, `v` have its shape; `m` and `v` are both f32 or both bf16.
-    2. (adamw-c2) `beta1` and `beta2` are in [0, 1); `epsilon` and `weight_decay` are finite and not negative.
+    1. (adamw-c1) `param` and its result have one type; `grad`, `m`, `v` have its shape; `m` and `v` are both f32 or both bf16, or f8E4M3FN and f8E5M2; their results have their types.
+    2. (adamw-c2) 8-bit moments have `scales` and a result for the new ones, f32 `[2, blocks of 128 elements]`; others have neither.
+    3. (adamw-c3) `beta1` and `beta2` are in [0, 1); `epsilon` and `weight_decay` are finite and not negative.
 
     Example:
 
@@ -38,13 +48,16 @@ def TE_AdamWOp
       : tensor<1024x512xf32>, tensor<1024x512xbf16>, tensor<1024x512xbf16>
     %p3, %m3, %v3 = te.adamw %p, %g, %m, %v lr %lr step %t grad_scale %factor
       : tensor<1024x512xf32>, tensor<1024x512xbf16>
+    %p4, %m4, %v4, %s4 = te.adamw %p, %g, %m8, %v8 scales %s lr %lr step %t
+      : tensor<1024x512xf32>, tensor<1024x512xbf16>, tensor<1024x512xf8E4M3FN>
     ```
   }];
   let arguments = (ins
     Arg<TE_HPTensor, "parameter">:$param,
     Arg<TE_HPTensor, "its gradient">:$grad,
-    Arg<TE_HPTensor, "first moment, in f32 or bf16">:$m,
-    Arg<TE_HPTensor, "second moment, in the type of the first">:$v,
+    Arg<TE_MomentTensor, "first moment">:$m,
+    Arg<TE_MomentTensor, "second moment">:$v,
+    Arg<Optional<TE_F32Tensor>, "scales of 8-bit moments">:$scales,
     Arg<TE_F32Scalar, "learning rate">:$lr,
     Arg<TE_F32Scalar, "number of this step, from 1">:$step,
     Arg<Optional<TE_F32Scalar>, "factor of the gradient">:$grad_scale,
@@ -54,8 +67,9 @@ def TE_AdamWOp
     DefaultValuedAttr<F32Attr, "0.01f">:$weight_decay,
     DefaultValuedAttr<I32Attr, "0">:$seed);
   let results = (outs Res<TE_HPTensor, "new parameter">:$new_param,
-                      Res<TE_HPTensor, "new first moment">:$new_m,
-                      Res<TE_HPTensor, "new second moment">:$new_v);
+                      Res<TE_MomentTensor, "new first moment">:$new_m,
+                      Res<TE_MomentTensor, "new second moment">:$new_v,
+                      Res<Optional<TE_F32Tensor>, "new scales">:$new_scales);
   let hasCustomAssemblyFormat = 1;
   let hasFolder = 1;
   let hasVerifier = 1;

@@ -138,6 +138,9 @@ constexpr int64_t columnSumBytes(int64_t rows, int64_t cols, int64_t runRows) {
 /// Elements of one run of sum_of_squares.
 inline constexpr int64_t kSquaresRun = 4096;
 
+/// Elements of AdamW's 8-bit moments that share a scale.
+inline constexpr int64_t kMomentBlock = 128;
+
 /// 13 f64 for each run of elements.
 inline constexpr int64_t kStatsRun = 32768, kStatsRowBytes = 104;
 

@@ -126,9 +126,11 @@ TE_HOST_DEVICE float adamwBiasCorrection(float beta, float step) {
 }
 
 /// Updates `m` and `v` in place and returns the new parameter. `correction1`
-/// and `correction2` are adamwBiasCorrection of the betas.
-TE_HOST_DEVICE float adamw(const adamw_params &p, float param, float grad,
-                           float &m, float &v, float lr, float correction1,
+/// and `correction2` are adamwBiasCorrection of the betas. `Params` are those
+/// of adamw or adamw_fp8.
+template <typename Params>
+TE_HOST_DEVICE float adamw(const Params &p, float param, float grad, float &m,
+                           float &v, float lr, float correction1,
                            float correction2) {
   m = p.beta1 * m + (1.0f - p.beta1) * grad;
   v = p.beta2 * v + ((1.0f - p.beta2) * grad) * grad;
@@ -139,11 +141,11 @@ TE_HOST_DEVICE float adamw(const adamw_params &p, float param, float grad,
 
 /// Random words for the moments of elements 4 `group` to 4 `group` + 3: the low
 /// half of a word is for m, the high half for v.
-TE_HOST_DEVICE PhiloxWords adamwRandom(const adamw_params &p, int64_t group,
+TE_HOST_DEVICE PhiloxWords adamwRandom(int32_t seed, int64_t group,
                                        float step) {
   return philox(static_cast<uint32_t>(group),
                 static_cast<uint32_t>(static_cast<uint64_t>(group) >> 32),
-                floatToBits(step), kAdamwMoments, static_cast<uint32_t>(p.seed),
+                floatToBits(step), kAdamwMoments, static_cast<uint32_t>(seed),
                 0);
 }
 

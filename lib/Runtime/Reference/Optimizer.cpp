@@ -5,11 +5,13 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Core/Moments.h"
 #include "Reference/Reference.h"
 
 #include "TEDialect/Support/KernelRows.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <vector>
 
@@ -38,13 +40,54 @@ void adamw(const adamw_params &p, void *const *buffers) {
         gradAt(buffers[b::grad], i, p.grad_type, buffers[b::grad_scale]), m, v,
         lr, correction1, correction2);
     if (p.moment_type == TE_RT_BF16) {
-      const uint32_t word = math::adamwRandom(p, i / 4, step).word[i % 4];
+      const uint32_t word = math::adamwRandom(p.seed, i / 4, step).word[i % 4];
       m = math::roundStochasticBF16(m, word);
       v = math::roundStochasticBF16(v, word >> 16);
     }
     store(buffers[b::new_m], i, m, p.moment_type);
     store(buffers[b::new_v], i, v, p.moment_type);
     store(buffers[b::new_param], i, param, p.param_type);
+  }
+}
+
+void adamw_fp8(const adamw_fp8_params &p, void *const *buffers) {
+  namespace b = adamw_fp8_buffers;
+  constexpr int64_t kBlock = te_table::kernel_rows::kMomentBlock;
+  const int64_t blocks = ceilDiv(p.count, kBlock);
+  auto floats = [&](int index) { return static_cast<float *>(buffers[index]); };
+  const float lr = *floats(b::lr), step = *floats(b::step);
+  const float correction1 = math::adamwBiasCorrection(p.beta1, step);
+  const float correction2 = math::adamwBiasCorrection(p.beta2, step);
+  const float *scales = floats(b::scales);
+  for (int64_t block = 0; block < blocks; ++block) {
+    const int64_t first = block * kBlock,
+                  size = std::min(kBlock, p.count - first);
+    std::array<float, kBlock> m, v;
+    uint32_t largestM = 0, largestV = 0;
+    for (int64_t k = 0; k < size; ++k) {
+      const int64_t i = first + k;
+      m[k] = load(buffers[b::m], i, TE_RT_F8E4M3FN) * scales[block];
+      v[k] = load(buffers[b::v], i, TE_RT_F8E5M2) * scales[blocks + block];
+      const float param = math::adamw(
+          p, load(buffers[b::param], i, p.param_type),
+          gradAt(buffers[b::grad], i, p.grad_type, buffers[b::grad_scale]),
+          m[k], v[k], lr, correction1, correction2);
+      store(buffers[b::new_param], i, param, p.param_type);
+      largestM = std::max(largestM, math::finiteMagnitude(m[k]));
+      largestV = std::max(largestV, math::finiteMagnitude(v[k]));
+    }
+    const float mScale = math::momentScale<3>(largestM);
+    const float vScale = math::momentScale<2>(largestV);
+    for (int64_t k = 0; k < size; ++k) {
+      const int64_t i = first + k;
+      const uint32_t word = math::adamwRandom(p.seed, i / 4, step).word[i % 4];
+      static_cast<uint8_t *>(buffers[b::new_m])[i] =
+          static_cast<uint8_t>(math::firstMomentCode(m[k], mScale, word));
+      static_cast<uint8_t *>(buffers[b::new_v])[i] =
+          static_cast<uint8_t>(math::secondMomentCode(v[k], vScale, word));
+    }
+    floats(b::new_scales)[block] = mScale;
+    floats(b::new_scales)[blocks + block] = vScale;
   }
 }
 

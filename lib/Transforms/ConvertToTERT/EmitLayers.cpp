@@ -183,23 +183,28 @@ LogicalResult te::emitLaunches(BiasAddOp op, LaunchEmitter &emitter) {
 }
 
 template <> LogicalResult te::emitLaunches(AdamWOp op, LaunchEmitter &emitter) {
-  return LaunchCall(emitter, op, "adamw")
-      .i64("count", count(op.getParam()))
+  LaunchCall call(emitter, op, op.getScales() ? "adamw_fp8" : "adamw");
+  if (!op.getScales())
+    call.type("moment_type", elementType(op.getM()));
+  call.i64("count", count(op.getParam()))
       .type("param_type", elementType(op.getParam()))
       .type("grad_type", elementType(op.getGrad()))
-      .type("moment_type", elementType(op.getM()))
       .attributes()
       .in(op.getParam())
       .in(op.getGrad())
       .in(op.getM())
-      .in(op.getV())
-      .in(op.getLr())
+      .in(op.getV());
+  if (op.getScales())
+    call.in(op.getScales());
+  call.in(op.getLr())
       .in(op.getStep())
       .in(op.getGradScale())
       .out(op.getNewParam())
       .out(op.getNewM())
-      .out(op.getNewV())
-      .emit();
+      .out(op.getNewV());
+  if (op.getNewScales())
+    call.out(op.getNewScales());
+  return call.emit();
 }
 
 template <> LogicalResult te::emitLaunches(SgdOp op, LaunchEmitter &emitter) {

@@ -47,12 +47,13 @@ static Value gradientOf(Operation *op) {
 
 /// The operands that the results of an update overwrite.
 static SmallVector<Value> writtenInPlace(Operation *op) {
+  SmallVector<Value> states;
   if (auto adamw = dyn_cast<AdamWOp>(op))
-    return {adamw.getParam(), adamw.getM(), adamw.getV()};
-  if (auto sgd = dyn_cast<SgdOp>(op))
-    return sgd.getBuffer() ? SmallVector<Value>{sgd.getParam(), sgd.getBuffer()}
-                           : SmallVector<Value>{sgd.getParam()};
-  return {};
+    states = {adamw.getParam(), adamw.getM(), adamw.getV(), adamw.getScales()};
+  else if (auto sgd = dyn_cast<SgdOp>(op))
+    states = {sgd.getParam(), sgd.getBuffer()};
+  llvm::erase(states, Value());
+  return states;
 }
 
 /// True for a gradient that is summed over ranks, directly or before

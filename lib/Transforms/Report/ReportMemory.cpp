@@ -59,8 +59,8 @@ static StringRef causeOfArgument(DictionaryAttr entry, Value buffer) {
       continue;
     StringRef kernel = launch.getKernel();
     StringRef parameter = parameterName(launch, use.getOperandNumber());
-    if ((kernel == "adamw" || kernel == "sgd") &&
-        (parameter == "m" || parameter == "v" || parameter == "buf"))
+    if (llvm::is_contained({"adamw", "adamw_fp8", "sgd"}, kernel) &&
+        llvm::is_contained({"m", "v", "scales", "buf"}, parameter))
       return "optimizer_state";
     if (kernel == "delayed_scaling_update" &&
         (parameter == "history" || parameter == "scale"))

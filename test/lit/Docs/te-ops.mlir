@@ -461,16 +461,20 @@ func.func @rescale(%q: !te.scaled<256x512xf8E5M2, per_tensor, contract = 0>,
 func.func @adamw(%p: tensor<1024x512xf32>, %g: tensor<1024x512xbf16>,
                  %m: tensor<1024x512xf32>, %v: tensor<1024x512xf32>,
                  %mb: tensor<1024x512xbf16>, %vb: tensor<1024x512xbf16>,
+                 %m8: tensor<1024x512xf8E4M3FN>, %v8: tensor<1024x512xf8E5M2>, %s: tensor<2x4096xf32>,
                  %lr: tensor<f32>, %t: tensor<f32>, %factor: tensor<f32>) {
   // CHECK: te.adamw %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} lr %{{.*}} step %{{.*}} {weight_decay = 1.000000e-01 : f32}
   // CHECK: te.adamw %{{.*}} step %{{[a-z0-9]+}} {seed = 7 : i32} : tensor<1024x512xf32>, tensor<1024x512xbf16>, tensor<1024x512xbf16>
   // CHECK: te.adamw %{{.*}} step %{{[a-z0-9]+}} grad_scale %{{[a-z0-9]+}} : tensor<1024x512xf32>, tensor<1024x512xbf16>{{$}}
+  // CHECK: te.adamw %{{.*}} scales %{{[a-z0-9]+}} lr %{{[a-z0-9]+}} step %{{[a-z0-9]+}} : tensor<1024x512xf32>, tensor<1024x512xbf16>, tensor<1024x512xf8E4M3FN>
   %p1, %m1, %v1 = te.adamw %p, %g, %m, %v lr %lr step %t {weight_decay = 0.1 : f32}
     : tensor<1024x512xf32>, tensor<1024x512xbf16>
   %p2, %m2, %v2 = te.adamw %p, %g, %mb, %vb lr %lr step %t {seed = 7 : i32}
     : tensor<1024x512xf32>, tensor<1024x512xbf16>, tensor<1024x512xbf16>
   %p3, %m3, %v3 = te.adamw %p, %g, %m, %v lr %lr step %t grad_scale %factor
     : tensor<1024x512xf32>, tensor<1024x512xbf16>
+  %p4, %m4, %v4, %s4 = te.adamw %p, %g, %m8, %v8 scales %s lr %lr step %t
+    : tensor<1024x512xf32>, tensor<1024x512xbf16>, tensor<1024x512xf8E4M3FN>
   return
 }
 

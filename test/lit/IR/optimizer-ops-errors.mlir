@@ -10,7 +10,7 @@ func.func @adamw_c1(%p: tensor<8xf32>, %g: tensor<4xf32>, %m: tensor<8xf32>, %v:
 // -----
 
 func.func @adamw_c1_type(%p: tensor<8xf32>, %g: tensor<8xf32>, %m: tensor<8xf16>, %lr: tensor<f32>) {
-  // expected-error @below {{expected moments in f32 or bf16, but got 'tensor<8xf16>'}}
+  // expected-error @below {{expected a first moment in f32, bf16 or f8E4M3FN, but got 'tensor<8xf16>'}}
   %a, %b, %c = te.adamw %p, %g, %m, %m lr %lr step %lr : tensor<8xf32>, tensor<8xf32>, tensor<8xf16>
   return
 }
@@ -26,15 +26,40 @@ func.func @adamw_c1_shape(%p: tensor<8xf32>, %g: tensor<8xf32>, %m: tensor<4xbf1
 // -----
 
 func.func @adamw_c1_two_types(%p: tensor<8xf32>, %g: tensor<8xf32>, %m: tensor<8xbf16>, %v: tensor<8xf32>, %lr: tensor<f32>) {
-  // expected-error @below {{expected the moments to be 'tensor<8xbf16>', but got 'tensor<8xf32>'}}
-  %a, %b, %c = "te.adamw"(%p, %g, %m, %v, %lr, %lr) : (tensor<8xf32>, tensor<8xf32>, tensor<8xbf16>, tensor<8xf32>, tensor<f32>, tensor<f32>)
+  // expected-error @below {{expected the second moment to be 'tensor<8xbf16>', but got 'tensor<8xf32>'}}
+  %a, %b, %c = "te.adamw"(%p, %g, %m, %v, %lr, %lr) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1, 0>}> : (tensor<8xf32>, tensor<8xf32>, tensor<8xbf16>, tensor<8xf32>, tensor<f32>, tensor<f32>)
     -> (tensor<8xf32>, tensor<8xbf16>, tensor<8xbf16>)
   return
 }
 
 // -----
 
-func.func @adamw_c2(%p: tensor<8xf32>, %g: tensor<8xf32>, %m: tensor<8xf32>, %v: tensor<8xf32>, %lr: tensor<f32>) {
+func.func @adamw_c2(%p: tensor<8xf32>, %g: tensor<8xf32>, %m: tensor<8xf8E4M3FN>, %v: tensor<8xf8E5M2>, %lr: tensor<f32>) {
+  // expected-error @below {{expected 'scales' and a result for the new ones exactly if moments have 8 bits, but got moments in 'f8E4M3FN'}}
+  %a, %b, %c = te.adamw %p, %g, %m, %v lr %lr step %lr : tensor<8xf32>, tensor<8xf32>, tensor<8xf8E4M3FN>
+  return
+}
+
+// -----
+
+func.func @adamw_c2_not_needed(%p: tensor<8xf32>, %g: tensor<8xf32>, %m: tensor<8xf32>, %s: tensor<2x1xf32>, %lr: tensor<f32>) {
+  // expected-error @below {{exactly if moments have 8 bits, but got moments in 'f32'}}
+  %a, %b, %c, %d = te.adamw %p, %g, %m, %m scales %s lr %lr step %lr : tensor<8xf32>, tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @adamw_c2_blocks(%p: tensor<129xf32>, %m: tensor<129xf8E4M3FN>, %v: tensor<129xf8E5M2>, %s: tensor<2x1xf32>, %lr: tensor<f32>) {
+  // expected-error @below {{expected 'scales' to be 'tensor<2x2xf32>', but got 'tensor<2x1xf32>'}}
+  %a, %b, %c, %d = "te.adamw"(%p, %p, %m, %v, %s, %lr, %lr) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 0>}> : (tensor<129xf32>, tensor<129xf32>, tensor<129xf8E4M3FN>, tensor<129xf8E5M2>, tensor<2x1xf32>, tensor<f32>, tensor<f32>)
+    -> (tensor<129xf32>, tensor<129xf8E4M3FN>, tensor<129xf8E5M2>, tensor<2x1xf32>)
+  return
+}
+
+// -----
+
+func.func @adamw_c3(%p: tensor<8xf32>, %g: tensor<8xf32>, %m: tensor<8xf32>, %v: tensor<8xf32>, %lr: tensor<f32>) {
   // expected-error @below {{expected 'beta1' to be in [0, 1), but got 1.0}}
   %a, %b, %c = te.adamw %p, %g, %m, %v lr %lr step %lr {beta1 = 1.0 : f32} : tensor<8xf32>, tensor<8xf32>
   return

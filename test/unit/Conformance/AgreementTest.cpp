@@ -473,6 +473,19 @@ TEST_P(Agreement, Optimizers) {
                    in(lr), in(steps), in(scale)},
                   {{paramType, count}, {moment, count}, {moment, count}});
           }
+          const int64_t blocks = (count + 127) / 128;
+          check("adamw with moments of 8 bits",
+                TE_PLAN(adamw_fp8, count, paramType, gradType, 0.9f, 0.95f,
+                        1e-8f, 0.1f, 17),
+                {in(param.bytes), in(grad.bytes),
+                 in(makeArray("normal", TE_RT_F8E4M3FN, count, 3).bytes),
+                 in(std::vector<uint8_t>(count, 0x31)),
+                 in(std::vector<float>(2 * blocks, 0x1p-20f)), in(lr),
+                 in(steps), in(scale)},
+                {{paramType, count},
+                 {TE_RT_F8E4M3FN, count},
+                 {TE_RT_F8E5M2, count},
+                 {TE_RT_F32, 2 * blocks}});
           for (int32_t nesterov : {0, 1})
             check(
                 "sgd",

@@ -30,6 +30,36 @@ def adamw : Kernel<Optimizers> {
   let Reuses = [MayReuse<"new_param", "param">, MayReuse<"new_m", "m">, MayReuse<"new_v", "v">];
 }
 
+def adamw_fp8 : Kernel<Optimizers> {
+  let Description = [{
+    adamw with moments of 8 bits: m is the f8E4M3FN of `m`, and v the f8E5M2 of `v`,
+    each times the scale of its block of 128 consecutive elements, of which the last
+    one may be shorter. `scales` has those of m, then those of v. A new scale is
+    2^max(e - t, -126), where 2^e is the largest power of two that is not above the
+    largest finite magnitude of the block's new moments, and t is 7 for m and 14 for
+    v; it is 2^-126 if there is no magnitude above zero. A new moment divided by its
+    scale is rounded stochastically, with the random bits of adamw: to its magnitude,
+    2^-6 (m) or 2^-14 (v) is added in f32 if it is below that, and subtracted from
+    the result; the result has the bits of the magnitude, plus the 16 random bits,
+    of which the first is at the place of the first bit behind the mantissa of the
+    8-bit type, without all bits behind that mantissa. A v above 0 that becomes 0 is
+    the smallest number of f8E5M2 instead. Infinities and NaN become NaN, 0x7f.
+  }];
+  let Parameters = (parameters Dim:$count, WideType:$param_type, WideType:$grad_type,
+                               AnyFloat:$beta1, AnyFloat:$beta2, AnyFloat:$epsilon,
+                               AnyFloat:$weight_decay, AnyInt32:$seed);
+  let Buffers = (buffers In<["count"], "param_type">:$param, In<["count"], "grad_type">:$grad,
+                         In<["count"], "f8E4M3FN">:$m, In<["count"], "f8E5M2">:$v,
+                         In<["2", "ceilDiv(count, kMomentBlock)"], "f32">:$scales,
+                         In<["1"], "f32">:$lr,
+                         In<["1"], "f32">:$step, InOpt<["1"], "f32">:$grad_scale, Out<["count"], "param_type">:$new_param,
+                         Out<["count"], "f8E4M3FN">:$new_m,
+                         Out<["count"], "f8E5M2">:$new_v,
+                         Out<["2", "ceilDiv(count, kMomentBlock)"], "f32">:$new_scales);
+  let Reuses = [MayReuse<"new_param", "param">, MayReuse<"new_m", "m">,
+                MayReuse<"new_v", "v">, MayReuse<"new_scales", "scales">];
+}
+
 def sgd : Kernel<Optimizers> {
   let Description = [{
     SGD with an optional momentum buffer: g = grad + weight_decay * param;

@@ -1,11 +1,14 @@
 //===- TEOptimizerOps.cpp - syntax and verifiers of parameter updates -----===//
 //
 // The updates read `%param, %grad ... : type(param), type(grad)`. States have
-// the parameter's shape and are f32, unless te.adamw names another type.
+// the parameter's shape and are f32, unless te.adamw names the type of its
+// first moment.
 //
 //===----------------------------------------------------------------------===//
 
 #include "TEVerifiers.h"
+
+#include "TEDialect/Support/KernelRows.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/OpImplementation.h"
@@ -93,33 +96,69 @@ LogicalResult SgdOp::fold(FoldAdaptor, SmallVectorImpl<OpFoldResult> &) {
   return readNarrowGradient(*this);
 }
 
-// %p, %g, %m, %v lr %lr step %t [grad_scale %s] {...}
+/// The type of the second moment: f8E5M2 beside an f8E4M3FN, whose range is too
+/// small for squares, and that of the first one otherwise.
+static Type secondMomentType(Type first) {
+  auto tensor = dyn_cast<RankedTensorType>(first);
+  if (!tensor || !isa<Float8E4M3FNType>(tensor.getElementType()))
+    return first;
+  return tensor.clone(Float8E5M2Type::get(first.getContext()));
+}
+
+/// The type of the scales of 8-bit moments of a parameter.
+static RankedTensorType scalesType(Type param) {
+  const int64_t blocks =
+      llvm::divideCeil(cast<RankedTensorType>(param).getNumElements(),
+                       te_table::kernel_rows::kMomentBlock);
+  return RankedTensorType::get({2, blocks},
+                               Float32Type::get(param.getContext()));
+}
+
+// %p, %g, %m, %v [scales %s] lr %lr step %t [grad_scale %s] {...}
 //   : type(p), type(g) [, type(m)]
 ParseResult AdamWOp::parse(OpAsmParser &parser, OperationState &result) {
-  SmallVector<OpAsmParser::UnresolvedOperand> tensors, gradScale;
+  SmallVector<OpAsmParser::UnresolvedOperand> tensors, scales, gradScale;
   OpAsmParser::UnresolvedOperand lr, step;
   Type param, grad;
   SMLoc loc = parser.getCurrentLocation();
-  if (parser.parseOperandList(tensors, 4) || parser.parseKeyword("lr") ||
-      parser.parseOperand(lr) || parser.parseKeyword("step") ||
-      parser.parseOperand(step) || parseGradScale(parser, gradScale) ||
+  if (parser.parseOperandList(tensors, 4))
+    return failure();
+  if (succeeded(parser.parseOptionalKeyword("scales")) &&
+      parser.parseOperand(scales.emplace_back()))
+    return failure();
+  if (parser.parseKeyword("lr") || parser.parseOperand(lr) ||
+      parser.parseKeyword("step") || parser.parseOperand(step) ||
+      parseGradScale(parser, gradScale) ||
       parseTypes(parser, result, param, grad))
     return failure();
-  Type state = stateType(param);
-  if (succeeded(parser.parseOptionalComma()) && parser.parseType(state))
+  Type m = stateType(param);
+  if (succeeded(parser.parseOptionalComma()) && parser.parseType(m))
     return failure();
+  Type v = secondMomentType(m);
   Type scalar = RankedTensorType::get({}, parser.getBuilder().getF32Type());
-  result.addTypes({param, state, state});
-  return failure(parser.resolveOperands(tensors, {param, grad, state, state},
-                                        loc, result.operands) ||
-                 parser.resolveOperands({lr, step}, {scalar, scalar}, loc,
+  result.addTypes({param, m, v});
+  if (parser.resolveOperands(tensors, {param, grad, m, v}, loc,
+                             result.operands))
+    return failure();
+  if (!scales.empty()) {
+    result.addTypes(scalesType(param));
+    if (parser.resolveOperands(scales, scalesType(param), result.operands))
+      return failure();
+  }
+  result.getOrAddProperties<AdamWOp::Properties>().setOperandSegmentSizes(
+      {1, 1, 1, 1, static_cast<int32_t>(scales.size()), 1, 1,
+       static_cast<int32_t>(gradScale.size())});
+  return failure(parser.resolveOperands({lr, step}, {scalar, scalar}, loc,
                                         result.operands) ||
                  parser.resolveOperands(gradScale, scalar, result.operands));
 }
 
 void AdamWOp::print(OpAsmPrinter &printer) {
   printer << " " << getParam() << ", " << getGrad() << ", " << getM() << ", "
-          << getV() << " lr " << getLr() << " step " << getStep();
+          << getV();
+  if (getScales())
+    printer << " scales " << getScales();
+  printer << " lr " << getLr() << " step " << getStep();
   printGradScale(printer, getGradScale());
   printAttributes(printer, *this);
   printer << " : " << getParam().getType() << ", " << getGrad().getType();
@@ -138,14 +177,31 @@ LogicalResult AdamWOp::verify() {
       failed(verifyShape(*this, "m", moment, shapeOf(param))))
     return failure();
   Type element = getElementTypeOrSelf(moment);
-  if (!element.isF32() && !element.isBF16())
-    return emitOpError() << "expected moments in f32 or bf16, but got "
+  const bool isFloat8 = isa<Float8E4M3FNType>(element);
+  if (!element.isF32() && !element.isBF16() && !isFloat8)
+    return emitOpError() << "expected a first moment in f32, bf16 or f8E4M3FN, "
+                            "but got "
                          << moment;
-  for (Value value : {getV(), getNewM(), getNewV()})
-    if (value.getType() != moment)
-      return emitOpError() << "expected the moments to be " << moment
+  if (getNewM().getType() != moment)
+    return emitOpError() << "expected the new first moment to be " << moment
+                         << ", but got " << getNewM().getType();
+  Type second = secondMomentType(moment);
+  for (Value value : {getV(), getNewV()})
+    if (value.getType() != second)
+      return emitOpError() << "expected the second moment to be " << second
                            << ", but got " << value.getType();
   // adamw-c2
+  for (Value value : {getScales(), getNewScales()}) {
+    if (static_cast<bool>(value) != isFloat8)
+      return emitOpError() << "expected 'scales' and a result for the new ones "
+                              "exactly if moments have 8 bits, but got moments "
+                              "in "
+                           << element;
+    if (value && value.getType() != scalesType(param))
+      return emitOpError() << "expected 'scales' to be " << scalesType(param)
+                           << ", but got " << value.getType();
+  }
+  // adamw-c3
   if (failed(verifyFraction(*this, "beta1", getBeta1())) ||
       failed(verifyFraction(*this, "beta2", getBeta2())) ||
       failed(verifyNonNegative(*this, "epsilon", getEpsilon())))

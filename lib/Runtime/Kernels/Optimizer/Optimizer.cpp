@@ -57,6 +57,40 @@ Status plan_adamw(const CudaDevice &device, const adamw_params &params,
   return Status::ok();
 }
 
+Status plan_adamw_fp8(const CudaDevice &device, const adamw_fp8_params &params,
+                      std::unique_ptr<Plan> *plan) {
+  namespace b = adamw_fp8_buffers;
+  static_assert(kMomentBlockLength == te_table::kernel_rows::kMomentBlock);
+  const int64_t blocks = ceilDiv(params.count, kMomentBlockLength);
+  LaunchConfig config;
+  TE_RT_RETURN_IF_FAILED(findTyped(
+      device, "te_adamw_fp8", {params.param_type, params.grad_type}, &config));
+  config.block = kOptimizerBlock;
+  TE_RT_RETURN_IF_FAILED(
+      setGrid(ceilDiv(blocks, kOptimizerBlock / 32), &config));
+  *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
+    AdamwFp8Args args{};
+    args.params = params;
+    args.param = buffers[b::param];
+    args.grad = buffers[b::grad];
+    args.m = static_cast<const uint8_t *>(buffers[b::m]);
+    args.v = static_cast<const uint8_t *>(buffers[b::v]);
+    args.scales = static_cast<const float *>(buffers[b::scales]);
+    args.lr = static_cast<const float *>(buffers[b::lr]);
+    args.step = static_cast<const float *>(buffers[b::step]);
+    args.gradScale = static_cast<const float *>(buffers[b::grad_scale]);
+    args.newParam = buffers[b::new_param];
+    args.newM = static_cast<uint8_t *>(buffers[b::new_m]);
+    args.newV = static_cast<uint8_t *>(buffers[b::new_v]);
+    args.newScales = static_cast<float *>(buffers[b::new_scales]);
+    args.blocks = blocks;
+    args.aligned = areAligned({args.param, args.grad, args.m, args.v,
+                               args.newParam, args.newM, args.newV});
+    return launch(config, args);
+  });
+  return Status::ok();
+}
+
 Status plan_sgd(const CudaDevice &device, const sgd_params &params,
                 std::unique_ptr<Plan> *plan) {
   namespace b = sgd_buffers;

@@ -62,7 +62,7 @@ struct AdamwBody {
                              correction1, correction2);
     if constexpr (std::is_same_v<Moment, bf16>) {
       const math::PhiloxWords random =
-          math::adamwRandom(args.params, i * N / 4, step);
+          math::adamwRandom(args.params.seed, i * N / 4, step);
 #pragma unroll
       for (int k = 0; k < N; ++k) {
         const uint32_t word = random.word[(i * N + k) % 4];

@@ -29,6 +29,26 @@ struct AdamwArgs {
   int64_t runs; // leading runs of 4 with vector accesses; 0 if not aligned
 };
 
+/// Arrays are [count], but `scales` [2, blocks]; outputs may be the matching
+/// inputs.
+struct AdamwFp8Args {
+  adamw_fp8_params params;
+  const void *param;
+  const void *grad;
+  const uint8_t *m;
+  const uint8_t *v;
+  const float *scales;
+  const float *lr;        // [1]
+  const float *step;      // [1]
+  const float *gradScale; // [1] or null
+  void *newParam;
+  uint8_t *newM;
+  uint8_t *newV;
+  float *newScales;
+  int64_t blocks; // of 128 elements
+  bool aligned;   // accesses of 4 elements are
+};
+
 struct SgdArgs {
   sgd_params params;
   const void *param;
@@ -67,6 +87,9 @@ inline constexpr int kOptimizerBlock = 256;
 /// Elements of a vector access, and vector accesses of one thread.
 inline constexpr int kOptimizerRun = 4;
 inline constexpr int kOptimizerUnroll = 2;
+
+/// Elements of 8-bit moments with one scale, which a warp updates.
+inline constexpr int kMomentBlockLength = 32 * kOptimizerRun;
 
 /// Elements of a run of sum_of_squares, and runs of a block.
 inline constexpr int kSquaresRunLength = 4096;

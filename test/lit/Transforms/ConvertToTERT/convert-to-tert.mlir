@@ -78,6 +78,21 @@ func.func @optimizer_parameters(%p: tensor<64xf32> {te.name = "p"}, %g: tensor<6
 
 // -----
 
+// 8-bit moments and their scales are updated in place, too.
+// CHECK-LABEL: func.func @adamw_fp8
+// CHECK-SAME: (%[[P:[^:]*]]: !tert.buffer<1200>, %[[G:[^:]*]]: !tert.buffer<600>, %[[M:[^:]*]]: !tert.buffer<300>, %[[V:[^:]*]]: !tert.buffer<300>, %[[S:[^:]*]]: !tert.buffer<24>, %[[LR:[^:]*]]: !tert.buffer<4>, %[[T:[^:]*]]: !tert.buffer<4>,
+func.func @adamw_fp8(%p: tensor<300xf32> {te.name = "p"}, %g: tensor<300xbf16> {te.name = "g"}, %m: tensor<300xf8E4M3FN> {te.name = "m"},
+                     %v: tensor<300xf8E5M2> {te.name = "v"}, %s: tensor<2x3xf32> {te.name = "s"}, %lr: tensor<f32> {te.name = "lr"}, %t: tensor<f32> {te.name = "t"})
+    -> (tensor<300xf32> {te.name = "p"}, tensor<300xf8E4M3FN> {te.name = "m"}, tensor<300xf8E5M2> {te.name = "v"}, tensor<2x3xf32> {te.name = "s"}) {
+  // CHECK-NOT: tert.alloc
+  // CHECK: tert.launch "adamw_fp8" {{{.*}}seed = 5 : i32, {{.*}}(%[[P]], %[[G]], %[[M]], %[[V]], %[[S]], %[[LR]], %[[T]], %{{[^,]*}}, %[[P]], %[[M]], %[[V]], %[[S]])
+  %p1, %m1, %v1, %s1 = te.adamw %p, %g, %m, %v scales %s lr %lr step %t {seed = 5 : i32} : tensor<300xf32>, tensor<300xbf16>, tensor<300xf8E4M3FN>
+  // CHECK-NOT: copy
+  return %p1, %m1, %v1, %s1 : tensor<300xf32>, tensor<300xf8E4M3FN>, tensor<300xf8E5M2>, tensor<2x3xf32>
+}
+
+// -----
+
 // A chain of sums is one buffer, and the update takes the factor.
 // CHECK-LABEL: func.func @clipping
 // CHECK-SAME: (%[[P:[^:]*]]: !tert.buffer<256>, %[[G:[^:]*]]: !tert.buffer<128>, %[[H:[^:]*]]: !tert.buffer<64>, %[[LR:[^:]*]]: !tert.buffer<4>,

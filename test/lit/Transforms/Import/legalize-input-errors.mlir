@@ -58,6 +58,16 @@ func.func private @external(tensor<4xf32>) -> tensor<4xf32>
 
 // -----
 
+// Values of 8 bits are moments of te.adamw, and nothing else.
+
+// expected-error @below {{expected argument 0 to have elements of bf16, f16, f32 or i32, but got 'tensor<4xf8E4M3FN>'}}
+func.func @bytes(%m: tensor<4xf8E4M3FN>) -> tensor<4xf32> {
+  %y = arith.extf %m : tensor<4xf8E4M3FN> to tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+
+// -----
+
 // Calls that cannot be inlined do not prevent other reports.
 
 func.func @loops(%a: tensor<4xf32>) -> tensor<4xf32> {

@@ -31,6 +31,14 @@ module attributes {te.recipe = #te.recipe<float8_block_scaling>} {
     %a = te.linear %x, %w : tensor<16x16xbf16>, tensor<16x16xbf16> -> tensor<16x16xbf16>
     return %a : tensor<16x16xbf16>
   }
+  // Moments of 8 bits are the only values of these types.
+  // CHECK-LABEL: func.func @moments(
+  // CHECK: te.adamw {{.*}} scales
+  func.func @moments(%p: tensor<4xf32>, %m: tensor<4xf8E4M3FN>, %v: tensor<4xf8E5M2>, %s: tensor<2x1xf32>, %t: tensor<f32>)
+      -> (tensor<4xf32>, tensor<4xf8E4M3FN>, tensor<4xf8E5M2>, tensor<2x1xf32>) {
+    %p1, %m1, %v1, %s1 = te.adamw %p, %p, %m, %v scales %s lr %t step %t : tensor<4xf32>, tensor<4xf32>, tensor<4xf8E4M3FN>
+    return %p1, %m1, %v1, %s1 : tensor<4xf32>, tensor<4xf8E4M3FN>, tensor<4xf8E5M2>, tensor<2x1xf32>
+  }
   // A public callee is not erased.
   // CHECK-LABEL: func.func @plain(
   func.func @plain(%x: tensor<16x16xbf16>, %w: tensor<16x16xbf16>) -> tensor<16x16xbf16> {

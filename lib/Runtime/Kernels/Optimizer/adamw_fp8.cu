@@ -1,0 +1,154 @@
+//===- adamw_fp8.cu - AdamW with moments of 8 bits ------------------------===//
+//
+// te_adamw_fp8_<param>_<grad>: a warp updates a block of 128 elements, four in
+// each lane, and its lanes agree on the largest magnitudes for the new scales.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Core/Formulas.h"
+#include "Core/Moments.h"
+#include "Kernels/Device/elements.cuh"
+#include "Kernels/Device/fp8_sm89.cuh"
+#include "Kernels/Optimizer/optimizer_args.h"
+
+namespace te::rt::cuda {
+namespace {
+
+constexpr int kRun = kOptimizerRun;
+
+/// Loads `left` of four elements, and zeros for the others. `vector`: all four,
+/// by one access.
+template <typename T>
+__device__ __forceinline__ void loadRun(const T *from, int left, bool vector,
+                                        float (&values)[kRun]) {
+  if (vector) {
+    Run<T, kRun>::load(from).unpack(values);
+    return;
+  }
+#pragma unroll
+  for (int k = 0; k < kRun; ++k)
+    values[k] = k < left ? toFloat(from[k]) : 0.0f;
+}
+template <typename T>
+__device__ __forceinline__ void storeRun(T *to, int left, bool vector,
+                                         const float (&values)[kRun]) {
+  if (vector) {
+    Run<T, kRun>::pack(values).store(to);
+    return;
+  }
+#pragma unroll
+  for (int k = 0; k < kRun; ++k)
+    if (k < left)
+      to[k] = fromFloat<T>(values[k]);
+}
+
+/// As above, for bytes in a word.
+__device__ __forceinline__ uint32_t loadBytes(const uint8_t *from, int left,
+                                              bool vector) {
+  if (vector)
+    return *reinterpret_cast<const uint32_t *>(from);
+  uint32_t word = 0;
+#pragma unroll
+  for (int k = 0; k < kRun; ++k)
+    if (k < left)
+      word |= static_cast<uint32_t>(from[k]) << 8 * k;
+  return word;
+}
+__device__ __forceinline__ void storeBytes(uint8_t *to, int left, bool vector,
+                                           uint32_t word) {
+  if (vector) {
+    *reinterpret_cast<uint32_t *>(to) = word;
+    return;
+  }
+#pragma unroll
+  for (int k = 0; k < kRun; ++k)
+    if (k < left)
+      to[k] = static_cast<uint8_t>(word >> 8 * k);
+}
+
+template <typename Param, typename Grad>
+__device__ __forceinline__ void adamwFp8(const AdamwFp8Args &args) {
+  const int64_t block =
+      static_cast<int64_t>(blockIdx.x) * (kOptimizerBlock / 32) +
+      threadIdx.x / 32;
+  const int64_t first =
+      block * kMomentBlockLength + threadIdx.x % 32 * static_cast<int>(kRun);
+  const int64_t behind = args.params.count - first;
+  const int left = behind < 0      ? 0
+                   : behind < kRun ? static_cast<int>(behind)
+                                   : kRun;
+  const bool vector = args.aligned && left == kRun;
+  float param[kRun], grad[kRun], m[kRun], v[kRun];
+  float mScale = 0, vScale = 0;
+  loadRun(static_cast<const Param *>(args.param) + first, left, vector, param);
+  loadRun(static_cast<const Grad *>(args.grad) + first, left, vector, grad);
+  unpackBytes<E4M3>(loadBytes(args.m + first, left, vector), m);
+  unpackBytes<E5M2>(loadBytes(args.v + first, left, vector), v);
+  if (block < args.blocks) {
+    mScale = args.scales[block];
+    vScale = args.scales[args.blocks + block];
+  }
+  // While the loads are in flight, one warp runs each of the loops in f64.
+  const float step = *args.step;
+  __shared__ float corrections[2];
+  if (threadIdx.x == 0)
+    corrections[0] = math::adamwBiasCorrection(args.params.beta1, step);
+  if (threadIdx.x == 32)
+    corrections[1] = math::adamwBiasCorrection(args.params.beta2, step);
+  __syncthreads();
+  // All lanes of a warp have one block.
+  if (block >= args.blocks)
+    return;
+  uint32_t largestM = 0, largestV = 0;
+#pragma unroll
+  for (int k = 0; k < kRun; ++k) {
+    m[k] = m[k] * mScale;
+    v[k] = v[k] * vScale;
+    const float g = args.gradScale ? grad[k] * *args.gradScale : grad[k];
+    param[k] = math::adamw(args.params, param[k], g, m[k], v[k], *args.lr,
+                           corrections[0], corrections[1]);
+    // Elements behind the last one have no part in the scales.
+    if (k < left) {
+      largestM = max(largestM, math::finiteMagnitude(m[k]));
+      largestV = max(largestV, math::finiteMagnitude(v[k]));
+    }
+  }
+  storeRun(static_cast<Param *>(args.newParam) + first, left, vector, param);
+  mScale = math::momentScale<3>(__reduce_max_sync(~0u, largestM));
+  vScale = math::momentScale<2>(__reduce_max_sync(~0u, largestV));
+  const math::PhiloxWords random =
+      math::adamwRandom(args.params.seed, first / kRun, step);
+  uint32_t mWord = 0, vWord = 0;
+#pragma unroll
+  for (int k = 0; k < kRun; ++k) {
+    const uint32_t word = random.word[k];
+    mWord |= math::firstMomentCode(m[k], mScale, word) << 8 * k;
+    vWord |= math::secondMomentCode(v[k], vScale, word) << 8 * k;
+  }
+  storeBytes(args.newM + first, left, vector, mWord);
+  storeBytes(args.newV + first, left, vector, vWord);
+  if (threadIdx.x % 32 == 0) {
+    args.newScales[block] = mScale;
+    args.newScales[args.blocks + block] = vScale;
+  }
+}
+
+} // namespace
+} // namespace te::rt::cuda
+
+using namespace te::rt;
+using namespace te::rt::cuda;
+
+#define TE_ADAMW_FP8(param, grad, Param, Grad)                                 \
+  extern "C" __global__ void __launch_bounds__(kOptimizerBlock)                \
+      te_adamw_fp8_##param##_##grad(                                           \
+          const __grid_constant__ AdamwFp8Args args) {                         \
+    adamwFp8<Param, Grad>(args);                                               \
+  }
+#define TE_ADAMW_FP8_GRADS(param, Param)                                       \
+  TE_ADAMW_FP8(param, f32, Param, float)                                       \
+  TE_ADAMW_FP8(param, bf16, Param, bf16)                                       \
+  TE_ADAMW_FP8(param, f16, Param, f16)
+TE_ADAMW_FP8_GRADS(f32, float)
+TE_ADAMW_FP8_GRADS(bf16, bf16)
+TE_ADAMW_FP8_GRADS(f16, f16)
