@@ -226,7 +226,10 @@ def test_errors():
     one = parameters([(4, 6)])
     for options, message in (
         ({"max_norm": 0.0}, "expected 'max_norm' to be above 0, but got 0.0"),
-        ({"moments_dtype": torch.float16}, "expected 'moments_dtype' to be float32 or bfloat16"),
+        (
+            {"moments_dtype": torch.float16},
+            "expected 'moments_dtype' to be float32, bfloat16 or float8_e4m3fn, but got float16",
+        ),
         ({"betas": (0.9, 1.0)}, "expected 'betas' to be in \\[0, 1\\), but got 1.0"),
         ({"lr": -1.0}, "expected 'lr' to be zero or more, but got -1.0"),
     ):

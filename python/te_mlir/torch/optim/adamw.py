@@ -10,6 +10,12 @@ import torch
 from te_mlir import build
 from te_mlir.errors import ArgumentError
 from te_mlir.torch.optim.base import Operands, Optimizer, Update, floats, grad_scale
+from te_mlir.torch.tensors import dtype_name
+
+#: Elements of 8-bit moments that share a scale.
+_BLOCK = 128
+#: The types of 8-bit moments, with the largest power of two that their scales let one become.
+_FLOAT8 = {"exp_avg": (torch.float8_e4m3fn, 7), "exp_avg_sq": (torch.float8_e5m2, 14)}
 
 
 class AdamW(Optimizer):
@@ -18,8 +24,9 @@ class AdamW(Optimizer):
     params: tensors or groups of float32, bfloat16 or float16, row-major and on one device. A group may have its own
     lr, betas, eps and weight_decay. max_norm: gradients are clipped as by `torch.nn.utils.clip_grad_norm_` over all
     groups, in float32; `grad` of the parameters does not change, and `grad_norm` is the norm of the last step, a
-    tensor on the device. moments_dtype: torch.float32, or torch.bfloat16, which is rounded stochastically and takes
-    half the memory. seed: of that rounding.
+    tensor on the device. moments_dtype: torch.float32, or, rounded stochastically, torch.bfloat16, which takes half the
+    memory, or torch.float8_e4m3fn, which takes a quarter: second moments are float8_e5m2 then, and each 128 elements have
+    a scale (the state "moment_scales"). seed: of that rounding.
 
     A change of lr is not compiled again. Other options may change too; then, as when other parameters have gradients,
     the next step compiles another program. States and checkpoints have the names of torch.optim.AdamW. Gradients of
@@ -45,13 +52,12 @@ class AdamW(Optimizer):
         moments_dtype: torch.dtype = torch.float32,
         seed: int = 0,
     ) -> None:
-        if moments_dtype not in (torch.float32, torch.bfloat16):
-            raise ArgumentError(f"expected 'moments_dtype' to be float32 or bfloat16, but got {moments_dtype}")
+        if moments_dtype not in (torch.float32, torch.bfloat16, torch.float8_e4m3fn):
+            raise ArgumentError(
+                f"expected 'moments_dtype' to be float32, bfloat16 or float8_e4m3fn, but got {dtype_name(moments_dtype)}"
+            )
         self.moments_dtype, self.seed = moments_dtype, seed
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}, max_norm)
-
-    def _state_dtype(self) -> torch.dtype:
-        return self.moments_dtype
 
     def _check_group(self, group: Mapping[str, Any]) -> None:
         for beta in group["betas"]:
@@ -59,15 +65,40 @@ class AdamW(Optimizer):
                 raise ArgumentError(f"expected 'betas' to be in [0, 1), but got {beta}")
         super()._check_group(group)
 
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """As that of the base class; moments of any type become those of `moments_dtype`."""
+        super().load_state_dict(state_dict)
+        for state in self.state.values() if not self._is_float8 else ():
+            state.pop("moment_scales", None)
+
     def _states(self, group: Mapping[str, Any]) -> Sequence[str]:
-        return "exp_avg", "exp_avg_sq"
+        return ("exp_avg", "exp_avg_sq", "moment_scales") if self._is_float8 else ("exp_avg", "exp_avg_sq")
+
+    @property
+    def _is_float8(self) -> bool:
+        return self.moments_dtype == torch.float8_e4m3fn
+
+    def _new_state(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
+        if name == "moment_scales":
+            return torch.zeros(2, -(-tensor.numel() // _BLOCK), dtype=torch.float32, device=tensor.device)
+        dtype = _FLOAT8[name][0] if self._is_float8 else self.moments_dtype
+        return torch.zeros(tensor.shape, dtype=dtype, device=tensor.device)
+
+    def _loaded_state(self, tensor: torch.Tensor, name: str, saved: Mapping[str, Any]) -> torch.Tensor | None:
+        if not saved:
+            return None
+        if self._is_float8 and "moment_scales" not in saved:
+            saved = _to_float8(saved)
+        elif not self._is_float8 and "moment_scales" in saved:
+            saved = _from_float8(saved)
+        return saved[name].to(tensor.device, self._new_state(tensor, name).dtype, copy=True).contiguous()
 
     def _options(self, group: Mapping[str, Any]) -> tuple[float, ...]:
         beta1, beta2 = group["betas"]
         return float(beta1), float(beta2), float(group["eps"]), float(group["weight_decay"]), self.seed
 
     def _update(self, f: build.Function, update: Update, operands: Operands) -> Sequence[build.Value]:
-        param, grad, (m, v), lr, step, factor = operands
+        param, grad, (m, v, *scales), lr, step, factor = operands
         assert step is not None
         beta1, beta2, epsilon, weight_decay, seed = update.options
         attributes = floats(beta1=beta1, beta2=beta2, epsilon=epsilon, weight_decay=weight_decay)
@@ -76,9 +107,41 @@ class AdamW(Optimizer):
         types = [param.type, grad.type, *([m.type] if m.dtype != "float32" else [])]
         return f.append(
             "te.adamw",
-            [param, grad, m, v, lr, step, *([factor] if factor else [])],
-            [(update.shape, value.dtype) for value in (param, m, v)],
+            [param, grad, m, v, *scales, lr, step, *([factor] if factor else [])],
+            [(value.shape, value.dtype) for value in (param, m, v, *scales)],
             ", ".join(types),
-            f"{param.name}, {grad.name}, {m.name}, {v.name} lr {lr.name} step {step.name}{grad_scale(factor)}",
+            f"{param.name}, {grad.name}, {m.name}, {v.name}{''.join(f' scales {value.name}' for value in scales)} "
+            f"lr {lr.name} step {step.name}{grad_scale(factor)}",
             attributes,
         )
+
+
+def _blocks(value: torch.Tensor) -> torch.Tensor:
+    """The elements in rows of a block each, with zeros behind them."""
+    flat = value.float().flatten()
+    return torch.nn.functional.pad(flat, (0, -flat.numel() % _BLOCK)).view(-1, _BLOCK)
+
+
+def _to_float8(saved: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    """Saved moments, rounded to nearest in 8 bits, with their scales; second ones above zero stay so."""
+    states, scales = {}, []
+    for name, (dtype, top) in _FLOAT8.items():
+        values = _blocks(saved[name])
+        # frexp has exponents of fractions below 1.
+        exponents = torch.frexp(values.abs().amax(dim=1)).exponent - 1 - top
+        scale = torch.ldexp(torch.ones_like(values[:, 0]), exponents.clamp_min(-126))
+        scaled = values / scale[:, None]
+        if name == "exp_avg_sq":
+            scaled = torch.where(values > 0, scaled.clamp_min(torch.finfo(dtype).smallest_normal / 4), scaled)
+        states[name] = scaled.to(dtype).flatten()[: saved[name].numel()].view(saved[name].shape)
+        scales.append(scale)
+    return {**states, "moment_scales": torch.stack(scales)}
+
+
+def _from_float8(saved: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    """Saved moments in float32."""
+    states = {}
+    for name, scale in zip(_FLOAT8, saved["moment_scales"]):
+        values = _blocks(saved[name]) * scale.float()[:, None]
+        states[name] = values.flatten()[: saved[name].numel()].view(saved[name].shape)
+    return states

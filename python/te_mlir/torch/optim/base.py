@@ -20,14 +20,14 @@ _TYPES = (torch.float32, torch.bfloat16, torch.float16)
 class Update(NamedTuple):
     """The update of one parameter, as far as the program depends on it.
 
-    states: the types of its states. row: the row of the table with its learning rate and its step. number: its place
+    states: the shapes and types of its states. row: the row of the table with its learning rate and its step. number: its place
     among all parameters. options: those of its group, as the optimizer's `_options` returns them.
     """
 
     shape: tuple[int, ...]
     dtype: torch.dtype
     grad_dtype: torch.dtype
-    states: tuple[torch.dtype, ...]
+    states: tuple[tuple[tuple[int, ...], torch.dtype], ...]
     row: int
     number: int
     options: Any
@@ -69,9 +69,14 @@ class Optimizer(torch.optim.Optimizer):
         """The names of the states that the update of a parameter of `group` reads and writes."""
         raise NotImplementedError
 
-    def _state_dtype(self) -> torch.dtype:
-        """The type of the states."""
-        return torch.float32
+    def _new_state(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
+        """The state of a parameter before its first step."""
+        return torch.zeros_like(tensor, dtype=torch.float32, memory_format=torch.contiguous_format)
+
+    def _loaded_state(self, tensor: torch.Tensor, name: str, saved: Mapping[str, Any]) -> torch.Tensor | None:
+        """The state of a parameter from its saved states, in memory of its own; None if they do not have it."""
+        value = saved.get(name)
+        return None if value is None else value.to(tensor.device, torch.float32, copy=True).contiguous()
 
     def _options(self, group: Mapping[str, Any]) -> Any:
         """The options of `group` that are constants of its program; they can be compared and hashed."""
@@ -143,9 +148,9 @@ class Optimizer(torch.optim.Optimizer):
                     # The host must know the step without waiting for a device.
                     self.state[tensor]["step"] = torch.tensor(float(state["step"]))
                 for name in self._states(group):
-                    if state.get(name) is not None:
-                        value = state[name].to(tensor.device, self._state_dtype(), copy=True)
-                        self.state[tensor][name] = value.contiguous()
+                    value = self._loaded_state(tensor, name, state)
+                    if value is not None:
+                        self.state[tensor][name] = value
 
     def _tensors(self) -> Iterable[torch.Tensor]:
         return (tensor for group in self.param_groups for tensor in group["params"])
@@ -181,8 +186,8 @@ class Optimizer(torch.optim.Optimizer):
                     counts.append(self.state[tensor]["step"])
                     count = float(counts[-1]) + 1
                 row = rows.setdefault((number, count), len(rows))
-                types = tuple(state.dtype for state in states)
-                updates.append(Update(tuple(tensor.shape), tensor.dtype, grad.dtype, types, row, position, options))
+                kinds = tuple((tuple(state.shape), state.dtype) for state in states)
+                updates.append(Update(tuple(tensor.shape), tensor.dtype, grad.dtype, kinds, row, position, options))
                 tensors += (tensor, grad.contiguous(), *states)
                 changed.append(tensor)
         if updates:
@@ -200,7 +205,7 @@ class Optimizer(torch.optim.Optimizer):
             state["step"] = torch.zeros((), dtype=torch.float32)
         for name in names:
             if state.get(name) is None:
-                state[name] = torch.zeros_like(tensor, dtype=self._state_dtype(), memory_format=torch.contiguous_format)
+                state[name] = self._new_state(tensor, name)
         return [state[name] for name in names]
 
     def _run(self, updates: tuple[Update, ...], tensors: list[torch.Tensor], rows: list[tuple[int, float]]) -> None:
@@ -231,9 +236,9 @@ class Optimizer(torch.optim.Optimizer):
         with module.function("update") as f:
             taken = []
             for i, update in enumerate(updates):
-                kinds = [("p", update.dtype), ("g", update.grad_dtype)]
-                kinds += [(f"s{n}_", dtype) for n, dtype in enumerate(update.states)]
-                taken.append([f.argument(f"{name}{i}", update.shape, dtype_name(dtype)) for name, dtype in kinds])
+                kinds = [("p", update.shape, update.dtype), ("g", update.shape, update.grad_dtype)]
+                kinds += [(f"s{n}_", *state) for n, state in enumerate(update.states)]
+                taken.append([f.argument(f"{name}{i}", shape, dtype_name(dtype)) for name, shape, dtype in kinds])
             scalars = ("lr", "step") if self._counts_steps else ("lr",)
             rows = 1 + max(update.row for update in updates)
             table = [[f.argument(f"{name}{row}", (), "float32") for name in scalars] for row in range(rows)]
