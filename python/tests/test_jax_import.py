@@ -302,6 +302,13 @@ def test_derivatives_at_zeros(name):
     compare(lambda x, w: CHOSEN[name](x @ w), x, w)
 
 
+def test_a_comparison_of_arguments_that_is_repeated():
+    """One element of an argument is compared with all of it, and the truth values are those of each row."""
+    x, w = jax.random.normal(jax.random.key(1), (16, 32)), jnp.eye(32, 64)
+    given = jax.random.normal(jax.random.key(2), (64,))
+    compare(lambda x, w, given: jnp.where(given[2:3] < given, x @ w, given[2:3]), x, w, given)
+
+
 #: Dropouts of JAX, which computes the zeros of each before the call.
 DROPOUTS = {
     "product": lambda x, key: x * jax.random.bernoulli(key, 0.75, x.shape) / 0.75,

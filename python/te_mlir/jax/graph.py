@@ -418,5 +418,10 @@ class Evaluator:
             # The equation may have more operands than the node, because x * x is imported as a square.
             count = len(equation.invars)
             inputs = vary([self(v) for v in (node.inputs * count)[:count]])
+            if node.name == "broadcast_in_dim":
+                # The importer may have made it for an operand of the equation, which does not repeat it.
+                axes = [int(a) for a in node.params["broadcast_dimensions"]]
+                self.known[node.output] = jax.lax.broadcast_in_dim(inputs[0], node.output.shape, axes)
+                continue
             self.known.update(zip(node.outputs, _evaluate(equation, inputs)))
         return self.known[atom]
