@@ -37,7 +37,6 @@ NUMBERS = [
     "0x10",
     "1.5",
     " 2",
-    "1000001",
     "9223372036854775808",
     "99999999999999999999",
 ]
@@ -189,7 +188,8 @@ def prepare(folder):
 
 
 def limit():
-    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 1))
+    # At the hard limit this is SIGKILL, which no handler turns into another error.
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
@@ -217,7 +217,7 @@ def fault(te_run, arguments, folder):
         name = signal.Signals(-run.returncode).name
         return (
             f"took more than {SECONDS} s"
-            if name == "SIGXCPU"
+            if name == "SIGKILL"
             else f"ended by {name}\n" + run.stderr.decode(errors="replace")[-2000:]
         )
     if run.returncode not in DOCUMENTED:
