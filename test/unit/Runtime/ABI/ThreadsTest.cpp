@@ -2,7 +2,9 @@
 //
 // Threads create, run, record and destroy steps of one context beside each
 // other, or run one instance. Each finds its own results. ThreadSanitizer runs
-// this too (preset tsan).
+// this too (preset tsan). On a machine with a GPU, for minutes:
+//
+//   TE_THREADS_BACKEND=cuda te-threads-test --gtest_repeat=200
 //
 //===----------------------------------------------------------------------===//
 
@@ -10,6 +12,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <functional>
 #include <latch>
 #include <string>
@@ -30,7 +33,10 @@ const te_rt_module module = makeModule(loadStreams);
 class Threads : public testing::Test {
 protected:
   void SetUp() override {
-    ASSERT_EQ(te_rt_context_create("reference", &context), TE_RT_OK);
+    const char *backend = std::getenv("TE_THREADS_BACKEND");
+    ASSERT_EQ(te_rt_context_create(backend ? backend : "reference", &context),
+              TE_RT_OK)
+        << te_rt_last_error();
   }
   void TearDown() override { te_rt_context_destroy(context); }
 
