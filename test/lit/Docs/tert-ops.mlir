@@ -81,14 +81,14 @@ func.func @dropout(%x: !tert.buffer<128>, %state: !tert.buffer<8>, %y: !tert.buf
 }
 
 // CHECK-LABEL: func.func @row_sum
-func.func @row_sum(%x: !tert.buffer<256>, %y: !tert.buffer<8>) {
+func.func @row_sum(%in: !tert.buffer<32768>, %y: !tert.buffer<8>) {
   %none = tert.null : !tert.buffer<0>
-  tert.launch "generated" {count = 64 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none)
-    maps [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0 floordiv 32)>]
-    : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<8>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
-  ^bb0(%in: f32):
-    // CHECK: tert.row_sum %{{.*}} {cols = 32 : i64}
-    %sum = tert.row_sum %in {cols = 32 : i64}
+  tert.launch "generated" {count = 8192 : i64, function = 0 : i64} (%in, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none)
+    maps [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0 floordiv 4096)>]
+    : !tert.buffer<32768>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<8>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
+  ^bb0(%x: f32):
+    // CHECK: tert.row_sum %{{.*}} {cols = 4096 : i64}
+    %sum = tert.row_sum %x {cols = 4096 : i64}
     tert.yield %sum : f32
   }
   return

@@ -80,11 +80,17 @@ def FormRegionsPass : Pass<"te-form-regions", "func::FuncOp"> {
     Elementwise `arith` and `math` ops on one number of elements (a *region*) become
     one `linalg.generic` on flat tensors, for which code is generated. It reads the
     operands of reshapes, transposes, slices and broadcasts in place; what other ops
-    read of the last three is stored by a `linalg.generic` that copies. Sums of
-    `linalg.reduce` are brought into a form that has a kernel; an op that is merged with no
-    other is a region of its own. Intermediate values are not stored, and each input
-    is read once. The result of every op is still rounded to
-    its type, so that no bit changes. The region of an operand is merged with its
+    read of the last three is stored by a `linalg.generic` that copies. An op that is
+    merged with no other is a region of its own. Intermediate values are not stored, and
+    each input is read once. The result of every op is still rounded to its type, so that
+    no bit changes.
+
+    Sums of `linalg.reduce` are brought into a form that has a kernel. If a region has the
+    operand of a sum of rows, of 32 elements or more, or reads its result, the sum is a
+    `tert.row_sum` in it; ops with an element for each row may then be part of it, too. The
+    result of such an op has the map `d0 floordiv cols`.
+
+    The region of an operand is merged with its
     reader, and is then computed at the position of the reader, unless
 
     * another op needs a result of the region before that position;

@@ -127,12 +127,14 @@ static std::optional<int64_t> maximumOf(AffineExpr expr, int64_t last) {
 static LogicalResult verifySums(LaunchOp op, int64_t count) {
   Block &body = op.getBody().front();
   const int64_t cols = getColsOfSums(body);
+  // row_sum-c1
   for (RowSumOp sum : body.getOps<RowSumOp>())
     if (sum.getCols() <= 0 || int64_t(sum.getCols()) != cols ||
         count % cols != 0)
       return sum.emitOpError()
              << "expected rows of " << cols << " elements, of which 'count' ("
              << count << ") is a multiple, but got " << sum.getCols();
+  // launch-c8
   SmallVector<AffineMap> maps = op.getMapsOfBuffers();
   const llvm::DenseSet<Value> values = getValuesOfRows(body, maps);
   for (auto [value, map] :
