@@ -14,6 +14,9 @@ namespace mlir::tert {
 /// Verifies `body` and `maps`; only generated code has them.
 LogicalResult verifyBody(LaunchOp op, const KernelInfo &kernel);
 
+/// The longest row that generated code sums.
+inline constexpr int64_t kMostColsOfSum = int64_t(1) << 24;
+
 /// The length of the rows whose elements the body sums, 0 if it has no sum.
 int64_t getColsOfSums(Block &body);
 

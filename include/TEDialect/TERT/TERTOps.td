@@ -194,7 +194,7 @@ def TERT_RowSumOp : TERT_Op<"row_sum", [Pure]> {
     i mod 256; each lane adds in order, and a halving tree adds the lanes, as in `row_sum`.
 
     Constraints:
-    1. (row_sum-c1) all sums of a launch have one `cols`, which divides `count`.
+    1. (row_sum-c1) `cols` is from 1 to 2^24 and divides `count`; it is the same in all sums of a launch.
 
     Example:
 

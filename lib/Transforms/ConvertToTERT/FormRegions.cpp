@@ -47,7 +47,7 @@ static constexpr unsigned kMostCost = 64;
 
 /// The lengths of rows that are summed in a region. A warp computes a row:
 /// shorter ones leave most of its threads without work.
-static constexpr int64_t kFewestCols = 32, kMostCols = int64_t(1) << 24;
+static constexpr int64_t kFewestCols = 32, kMostCols = tert::kMostColsOfSum;
 
 /// The size of the code of `op`, as a multiple of one addition.
 static unsigned costOf(Operation *op) {
@@ -544,7 +544,7 @@ void FormRegions::form(Block &block) {
   }
   for (Operation &op : llvm::make_early_inc_range(block))
     if (auto found = regions.find(&op); found != regions.end()) {
-      // A sum that is alone has a kernel.
+      // A sum that joined no other op is a launch of `row_sum`.
       if (found->second.size() == 1 && isa<linalg::ReduceOp>(op))
         lastOf.erase(&op);
       else

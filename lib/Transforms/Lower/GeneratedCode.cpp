@@ -59,7 +59,7 @@ LLVM::GlobalOp GeneratedCode::get(tert::LaunchOp launch) {
   std::unique_ptr<CodeEmitter> emitter = create(step, launch, name);
   emitter->emitHost();
   if (forDevice)
-    create(step, launch, name)->emitDevice();
+    emitter->emitDevice();
 
   OpBuilder b(step);
   Location loc = launch.getLoc();

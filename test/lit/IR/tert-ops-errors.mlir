@@ -212,10 +212,38 @@ func.func @row_sum_c1(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
   tert.launch "generated" {count = 64 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none)
     : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
   ^bb0(%in: f32):
-    // expected-error @below {{expected rows of 48 elements, of which 'count' (64) is a multiple, but got 48}}
+    // expected-error @below {{expected 'cols' to be from 1 to 16777216 and to divide 'count' (64), but got 48}}
     %sum = tert.row_sum %in {cols = 48 : i64}
     tert.yield %sum : f32
   }
+  return
+}
+
+// -----
+func.func @row_sum_c1_negative(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
+  %none = tert.null : !tert.buffer<0>
+  tert.launch "generated" {count = 64 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none)
+    : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
+  ^bb0(%in: f32):
+    // expected-error @below {{expected 'cols' to be from 1 to 16777216 and to divide 'count' (64), but got -32}}
+    %sum = tert.row_sum %in {cols = -32 : i64}
+    tert.yield %sum : f32
+  }
+  return
+}
+
+// -----
+// A kernel without a body that has maps, and writes to a buffer that it reads.
+func.func @launch_c8_in_place(%x: !tert.buffer<256>, %b: !tert.buffer<256>) {
+  // expected-error @below {{kernel 'bias_add' cannot write 'y' into the buffer of 'x'}}
+  tert.launch "bias_add" {cols = 64 : i64, rows = 1 : i64, type = 0 : i32} (%x, %b, %x) maps [affine_map<(d0) -> (d0 mod 2)>] : !tert.buffer<256>, !tert.buffer<256>, !tert.buffer<256>
+  return
+}
+
+// -----
+func.func @launch_c8_in_place_identity(%x: !tert.buffer<256>, %b: !tert.buffer<256>) {
+  // expected-error @below {{expected no 'maps' for kernel 'bias_add'}}
+  tert.launch "bias_add" {cols = 64 : i64, rows = 1 : i64, type = 0 : i32} (%x, %b, %x) maps [affine_map<(d0) -> (d0)>] : !tert.buffer<256>, !tert.buffer<256>, !tert.buffer<256>
   return
 }
 
@@ -226,7 +254,7 @@ func.func @row_sum_c1_different(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
     : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
   ^bb0(%in: f32):
     %sum = tert.row_sum %in {cols = 32 : i64}
-    // expected-error @below {{expected rows of 32 elements, of which 'count' (64) is a multiple, but got 16}}
+    // expected-error @below {{expected 'cols' to be that of the first sum (32), but got 16}}
     %other = tert.row_sum %sum {cols = 16 : i64}
     tert.yield %other : f32
   }

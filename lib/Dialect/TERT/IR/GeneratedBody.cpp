@@ -128,12 +128,17 @@ static LogicalResult verifySums(LaunchOp op, int64_t count) {
   Block &body = op.getBody().front();
   const int64_t cols = getColsOfSums(body);
   // row_sum-c1
-  for (RowSumOp sum : body.getOps<RowSumOp>())
-    if (sum.getCols() <= 0 || int64_t(sum.getCols()) != cols ||
-        count % cols != 0)
+  for (RowSumOp sum : body.getOps<RowSumOp>()) {
+    const int64_t given = sum.getCols();
+    if (given < 1 || given > kMostColsOfSum || count % given != 0)
       return sum.emitOpError()
-             << "expected rows of " << cols << " elements, of which 'count' ("
-             << count << ") is a multiple, but got " << sum.getCols();
+             << "expected 'cols' to be from 1 to " << kMostColsOfSum
+             << " and to divide 'count' (" << count << "), but got " << given;
+    if (given != cols)
+      return sum.emitOpError()
+             << "expected 'cols' to be that of the first sum (" << cols
+             << "), but got " << given;
+  }
   // launch-c8
   SmallVector<AffineMap> maps = op.getMapsOfBuffers();
   const llvm::DenseSet<Value> values = getValuesOfRows(body, maps);
@@ -233,14 +238,17 @@ bool LaunchOp::mayShare(unsigned input, unsigned output) {
   if (!lookupKernel(getKernel())->mayShare(input, output))
     return false;
   // An element that is not in the same place may be read again after the write.
-  if (!getMaps())
+  // The verifier asks before it knows that there are maps of all buffers.
+  std::optional<ArrayAttr> maps = getMaps();
+  if (!maps)
     return true;
-  const SmallVector<AffineMap> maps = getMapsOfBuffers();
   return llvm::all_of(ArrayRef{input, output}, [&](unsigned buffer) {
     const size_t place =
         llvm::count_if(getBuffers().take_front(buffer), [](Value before) {
           return !before.getDefiningOp<NullOp>();
         });
-    return place < maps.size() && maps[place].isIdentity();
+    return place < maps->size()
+               ? cast<AffineMapAttr>((*maps)[place]).getValue().isIdentity()
+               : buffer == output;
   });
 }
