@@ -44,14 +44,15 @@ constexpr Region regions[] = {
      "!n"},
     {"add f32, cast to bf16", "%a: !w, %b: !w",
      "%s = arith.addf %a, %b : !w\n %y = arith.truncf %s : !w to !n", "!n"},
-    {"rms norm bf16", "%a: !n",
+    {"x / norm of its row bf16", "%a: !n",
      "%w = arith.extf %a : !n to !w\n %q = arith.mulf %w, %w : !w\n"
      "%0 = arith.constant dense<0.0> : !r\n"
      "%s = linalg.reduce {arith.addf} ins(%q : !w) outs(%0 : !r) "
      "dimensions = [1]\n"
-     "%r = math.sqrt %s : !r\n %e = tensor.empty() : !w\n"
+     "%1 = arith.constant dense<1.0> : !r\n %t = math.sqrt %s : !r\n"
+     "%r = arith.divf %1, %t : !r\n %e = tensor.empty() : !w\n"
      "%b = linalg.broadcast ins(%r : !r) outs(%e : !w) dimensions = [1]\n"
-     "%d = arith.divf %w, %b : !w\n %y = arith.truncf %d : !w to !n",
+     "%d = arith.mulf %w, %b : !w\n %y = arith.truncf %d : !w to !n",
      "!n"},
     {"softmax without a maximum bf16", "%a: !n",
      "%w = arith.extf %a : !n to !w\n %x = math.exp %w : !w\n"
