@@ -20,3 +20,19 @@ def give_gradients(tensors, seed, scale=1.0):
 def assert_near(actual, expected, bound):
     difference = (actual.detach().double() - expected.detach().double()).abs()
     assert (difference <= bound).all(), (difference - bound).max()
+
+
+def assert_same_step(mine, others, seed):
+    """Optimizers with the state of `mine`, of one parameter, make its next step bit for bit."""
+    (tensor,) = mine.param_groups[0]["params"]
+    give_gradients([tensor], seed)
+    gradient = tensor.grad.clone()
+    mine.step()
+    for optimizer in others:
+        (each,) = optimizer.param_groups[0]["params"]
+        each.grad = gradient.clone()
+        optimizer.step()
+        assert torch.equal(each, tensor)
+        assert mine.grad_norm is None or torch.equal(optimizer.grad_norm, mine.grad_norm)
+        for name, value in mine.state[tensor].items():
+            assert torch.equal(optimizer.state[each][name].float(), value.float()), name

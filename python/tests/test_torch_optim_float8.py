@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from optimizers import SHAPES, give_gradients, parameters
+from optimizers import SHAPES, assert_same_step, give_gradients, parameters
 
 import te_mlir.torch.optim
 
@@ -73,15 +73,7 @@ def test_checkpoints_and_copies_have_the_same_bits():
     torch.save(mine, file)
     file.seek(0)
     copied, saved = copy.deepcopy(mine), torch.load(file, weights_only=False)
-    give_gradients([tensor], 2)
-    mine.step()
-    for optimizer in (loaded, copied, saved):
-        (each,) = optimizer.param_groups[0]["params"]
-        each.grad = tensor.grad.clone()
-        optimizer.step()
-        assert torch.equal(each, tensor)
-        for name, value in mine.state[tensor].items():
-            assert torch.equal(optimizer.state[each][name].float(), value.float()), name
+    assert_same_step(mine, (loaded, copied, saved), seed=2)
 
 
 def test_states_of_pytorch_are_rounded_to_nearest():
@@ -146,9 +138,8 @@ def final_loss(seed, betas, moments):
 
 @pytest.mark.parametrize("betas", ((0.9, 0.95), (0.9, 0.999)))
 def test_training_reaches_the_loss_of_float32(betas):
-    for seed in range(4):
-        exact, rounded = (final_loss(seed, betas, moments) for moments in (torch.float32, FLOAT8))
-        # The loss starts at log(10) = 2.3 and falls below half of that.
-        assert exact < 1.15
-        # On eight seeds, losses were 0.6% to 2.4% lower than with float32.
-        assert abs(rounded - exact) < 0.04 * exact, (seed, exact, rounded)
+    exact, rounded = ([final_loss(seed, betas, moments) for seed in range(4)] for moments in (torch.float32, FLOAT8))
+    # The losses start at log(10) = 2.3 and fall below half of that.
+    assert max(exact) < 1.15
+    # Rounding changes a loss by less than another seed does.
+    assert max(abs(a - b) for a, b in zip(exact, rounded)) < max(exact) - min(exact), (exact, rounded)

@@ -70,7 +70,7 @@ BETWEEN = {
     "integers": lambda x: x * x.argmax(-1, keepdim=True),
     "a list": lambda x: x * x.topk(3).values.sum(-1, keepdim=True),
     "without gradients": lambda x: x * x.detach().abs().amax(),
-    "running sums": lambda x: x * x[:, :4].cumprod(1)[:, 3:],
+    "running products": lambda x: x * x[:, :4].cumprod(1)[:, 3:],
 }
 
 

@@ -233,7 +233,8 @@ TEST(Compiler, LayersWithoutAPlaceHaveTheirName) {
               TE_COMPILE_DIAGNOSTICS);
     return std::string(te_compiler_last_error());
   };
-  const std::string error = ": error: the runtime has no kernel for 'math.atan'";
+  const std::string error =
+      ": error: the runtime has no kernel for 'math.atan'";
   EXPECT_EQ(messageFor(R"("the \"layer\"")").find("the \"layer\"" + error), 0u)
       << te_compiler_last_error();
   EXPECT_EQ(messageFor(R"("model"("layer"))").find("layer" + error), 0u)

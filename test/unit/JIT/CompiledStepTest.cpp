@@ -197,7 +197,8 @@ TEST(CompiledStep, ReportsEveryOpWithoutAKernel) {
                              &error));
   EXPECT_NE(error.find("no kernel for 'te.linear'"), std::string::npos)
       << error;
-  EXPECT_NE(error.find("no kernel for 'math.atan'"), std::string::npos) << error;
+  EXPECT_NE(error.find("no kernel for 'math.atan'"), std::string::npos)
+      << error;
 }
 
 } // namespace

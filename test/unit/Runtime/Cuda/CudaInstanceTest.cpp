@@ -9,8 +9,6 @@
 
 #include "TEDialect/Runtime/te_runtime_compiled.h"
 
-#include <dlfcn.h>
-
 #include <thread>
 
 using namespace te::fake;
@@ -47,17 +45,10 @@ constexpr te_rt_module twoProducts = {TE_RT_MODULE_MAGIC,
                                       0,
                                       0};
 
-#define ASSERT_OK(call) ASSERT_EQ(call, TE_RT_OK) << te_rt_last_error()
-
-class CudaInstance : public FakeCudaTest {
+class CudaInstance : public FakeCudaInstanceTest {
 protected:
   void SetUp() override {
-    FakeCudaTest::SetUp();
-    // A library that is already loaded is found by its name.
-    driver = dlopen(fakePaths().driver[0].c_str(), RTLD_NOW);
-    cublasLt = dlopen(fakePaths().cublasLt[0].c_str(), RTLD_NOW);
-    ASSERT_NE(driver, nullptr) << dlerror();
-    ASSERT_NE(cublasLt, nullptr) << dlerror();
+    FakeCudaInstanceTest::SetUp();
     ASSERT_OK(te_rt_context_create("cuda", &context));
     for (void *&argument : arguments)
       ASSERT_OK(te_rt_alloc(context, 32 * 32 * 2, &argument));
@@ -65,17 +56,6 @@ protected:
     book().calls.clear();
   }
 
-  void TearDown() override {
-    te_rt_instance_destroy(instance);
-    te_rt_context_destroy(context);
-    FakeCudaTest::TearDown();
-    dlclose(cublasLt);
-    dlclose(driver);
-  }
-
-  void *driver = nullptr, *cublasLt = nullptr;
-  te_rt_context *context = nullptr;
-  te_rt_instance *instance = nullptr;
   void *arguments[3] = {};
 };
 

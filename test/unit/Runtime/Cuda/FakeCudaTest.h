@@ -10,8 +10,11 @@
 
 #include "Cuda/CudaBackend.h"
 #include "Runtime/Cuda/FakeCuda.h"
+#include "TEDialect/Runtime/te_runtime.h"
 
 #include <gtest/gtest.h>
+
+#include <dlfcn.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -49,6 +52,36 @@ protected:
 
   std::filesystem::path cacheFolder;
 };
+
+/// A context and an instance of the runtime's own interface on the fakes, which
+/// it finds by their names.
+class FakeCudaInstanceTest : public FakeCudaTest {
+protected:
+  void SetUp() override {
+    FakeCudaTest::SetUp();
+    // A library that is already loaded is found by its name.
+    driver = dlopen(fakePaths().driver[0].c_str(), RTLD_NOW);
+    cublasLt = dlopen(fakePaths().cublasLt[0].c_str(), RTLD_NOW);
+    ASSERT_NE(driver, nullptr) << dlerror();
+    ASSERT_NE(cublasLt, nullptr) << dlerror();
+  }
+
+  void TearDown() override {
+    te_rt_instance_destroy(instance);
+    te_rt_context_destroy(context);
+    FakeCudaTest::TearDown();
+    dlclose(cublasLt);
+    dlclose(driver);
+  }
+
+  te_rt_context *context = nullptr;
+  te_rt_instance *instance = nullptr;
+
+private:
+  void *driver = nullptr, *cublasLt = nullptr;
+};
+
+#define ASSERT_OK(call) ASSERT_EQ(call, TE_RT_OK) << te_rt_last_error()
 
 #define EXPECT_STATUS_OK(expression)                                           \
   do {                                                                         \

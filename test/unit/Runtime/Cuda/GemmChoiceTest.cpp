@@ -9,8 +9,6 @@
 
 #include "TEDialect/Runtime/te_runtime_compiled.h"
 
-#include <dlfcn.h>
-
 #include <chrono>
 #include <fstream>
 #include <thread>
@@ -18,8 +16,6 @@
 using namespace te::fake;
 
 namespace {
-
-#define ASSERT_OK(call) ASSERT_EQ(call, TE_RT_OK) << te_rt_last_error()
 
 // Two large GEMMs, the first of them again, a small one, and one of this
 // project's kernels.
@@ -50,24 +46,12 @@ constexpr te_rt_gemm_options kTuned = {TE_RT_GEMM_TUNED, 0,      nullptr, 0,
 constexpr te_rt_gemm_options kFirst = {TE_RT_GEMM_FIRST, 0,      nullptr, 0,
                                        nullptr,          nullptr};
 
-class GemmChoice : public FakeCudaTest {
+class GemmChoice : public FakeCudaInstanceTest {
 protected:
   void SetUp() override {
-    FakeCudaTest::SetUp();
-    // A library that is already loaded is found by its name.
-    driver = dlopen(fakePaths().driver[0].c_str(), RTLD_NOW);
-    cublasLt = dlopen(fakePaths().cublasLt[0].c_str(), RTLD_NOW);
-    ASSERT_NE(driver, nullptr) << dlerror();
-    ASSERT_NE(cublasLt, nullptr) << dlerror();
+    FakeCudaInstanceTest::SetUp();
     file = cacheFolder / "tuned.txt";
     restart(/*fastest=*/2);
-  }
-  void TearDown() override {
-    te_rt_instance_destroy(instance);
-    te_rt_context_destroy(context);
-    FakeCudaTest::TearDown();
-    dlclose(cublasLt);
-    dlclose(driver);
   }
 
   /// As a new process, on a machine that measures another algorithm as the
@@ -119,9 +103,6 @@ protected:
                            stored = TE_RT_GEMM_ORIGIN_FILE;
   using Origins = std::vector<int32_t>;
 
-  void *driver = nullptr, *cublasLt = nullptr;
-  te_rt_context *context = nullptr;
-  te_rt_instance *instance = nullptr;
   std::string file;
 };
 

@@ -484,8 +484,6 @@ constexpr te_rt_module twoGroups = {
     0,
     0};
 
-#define ASSERT_OK(call) ASSERT_EQ(call, TE_RT_OK) << te_rt_last_error()
-
 class NcclInstance : public FakeCudaTest {
 protected:
   void SetUp() override {

@@ -55,8 +55,6 @@ constexpr te_rt_module overlapped = {TE_RT_MODULE_MAGIC,
                                      0,
                                      0};
 
-#define ASSERT_OK(call) ASSERT_EQ(call, TE_RT_OK) << te_rt_last_error()
-
 class SideStream : public FakeCudaTest {
 protected:
   void SetUp() override {
