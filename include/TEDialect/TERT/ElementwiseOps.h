@@ -18,6 +18,10 @@ llvm::ArrayRef<llvm::StringLiteral> getElementwiseOps();
 
 bool isElementwiseOp(llvm::StringRef name);
 
+/// The size of the code of an op in a region, as a multiple of one addition. It
+/// bounds the time to compile a region.
+unsigned getCodeSize(llvm::StringRef name);
+
 } // namespace mlir::tert
 
 #endif // TEDIALECT_TERT_ELEMENTWISEOPS_H

@@ -27,7 +27,6 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/MapVector.h"
@@ -48,15 +47,6 @@ static constexpr unsigned kMostCost = 64;
 /// The lengths of rows that are summed in a region. A warp computes a row:
 /// shorter ones leave most of its threads without work.
 static constexpr int64_t kFewestCols = 32, kMostCols = tert::kMostColsOfSum;
-
-/// The size of the code of `op`, as a multiple of one addition.
-static unsigned costOf(Operation *op) {
-  return isa<math::SinOp, math::CosOp>(op)                 ? 32
-         : isa<math::TanhOp, math::Log1pOp, DropoutOp>(op) ? 16
-         : isa<math::ExpOp, math::LogOp>(op)               ? 8
-         : isa<math::SqrtOp, arith::DivFOp>(op)            ? 4
-                                                           : 1;
-}
 
 /// The operands of an elementwise op of which it reads one element for each of
 /// its result: all but the random state of a dropout. A sum reads all elements
@@ -408,7 +398,7 @@ bool FormRegions::mayJoin(const Region &earlier, const Region &later,
   unsigned cost = 0;
   for (const Region *region : {&earlier, &later})
     for (Operation *op : *region)
-      cost += costOf(op);
+      cost += tert::getCodeSize(op->getName().getStringRef());
   if (cost > kMostCost)
     return false;
   Region both(earlier.begin(), earlier.end());

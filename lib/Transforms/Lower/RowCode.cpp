@@ -12,6 +12,7 @@
 
 #include "CodeEmitter.h"
 
+#include "TEDialect/TERT/ElementwiseOps.h"
 #include "TEDialect/TERT/GeneratedBody.h"
 
 using namespace mlir;
@@ -21,10 +22,13 @@ using namespace mlir::te;
 static constexpr int64_t kLanes = 256, kWarp = 32, kLanesOfThread = 8;
 /// A block of the GPU has a warp for each of these rows.
 static constexpr int64_t kRowsOfBlock = 4;
-/// The most elements of a row, and bits of them, that a thread keeps in
-/// registers.
-static constexpr int64_t kKept = 128, kKeptBits = 128 * 32;
-/// The fewest runs of a row that a thread loads before it uses the first.
+/// The most bits of a row that a thread keeps in registers.
+static constexpr int64_t kKeptBits = 128 * 32;
+/// The most code for the elements that a thread has at a time, as a multiple of
+/// one addition. It bounds the time to compile.
+static constexpr int64_t kMostCode = 1536;
+/// The runs of a longer row that a thread loads before it uses the first, less
+/// if their code is too large.
 static constexpr int64_t kRunsAtATime = 4;
 
 namespace {
@@ -82,6 +86,8 @@ private:
   Value sumOfWarp(MutableArrayRef<Value> lanes, int64_t length);
 
   int64_t cols;
+  /// The bits that are read for an element, and the size of its code.
+  int64_t elementBits = 0, elementCode = 0;
   /// The pass after which each value of the body can be computed.
   DenseMap<Value, unsigned> passes;
   unsigned lastPass = 0;
@@ -101,11 +107,16 @@ RowCode::RowCode(func::FuncOp step, tert::LaunchOp launch, StringRef name)
     : CodeEmitter(step, launch, name) {
   cols = tert::getColsOfSums(body);
   ofRow = tert::getValuesOfRows(body, maps);
+  for (BlockArgument argument : body.getArguments())
+    if (!isOfRow(argument))
+      elementBits += argument.getType().getIntOrFloatBitWidth();
   for (Operation &op : body.without_terminator()) {
     unsigned pass = 0;
     for (Value operand : op.getOperands())
       pass = std::max(pass, passes.lookup(operand));
     const bool isSum = isa<tert::RowSumOp>(op);
+    if (!isOfRow(op.getResult(0)))
+      elementCode += tert::getCodeSize(op.getName().getStringRef());
     if (isSum)
       lastPass = std::max(lastPass, pass);
     passes[op.getResult(0)] = pass + isSum;
@@ -316,14 +327,14 @@ Value RowCode::sumOfWarp(MutableArrayRef<Value> lanes, int64_t length) {
 void RowCode::emitWarp(Value base, Value thread, int64_t length) {
   rowValues.clear();
   const int64_t all = llvm::divideCeil(cols, kWarp * length);
-  int64_t bits = 0;
-  for (auto [i, type] : llvm::enumerate(inputs))
-    bits += isOfRow(body.getArgument(i)) ? 0 : type.getIntOrFloatBitWidth();
-  const bool isKept = lastPass > 0 && length > 1 && all * length <= kKept &&
-                      all * length * bits <= kKeptBits;
+  const bool isKept = lastPass > 0 && length > 1 &&
+                      all * length * elementBits <= kKeptBits &&
+                      all * length * elementCode <= kMostCode;
   // A lane of a thread has the same number in each iteration.
-  const int64_t runs =
-      isKept ? all : std::max(kRunsAtATime, kLanesOfThread / length);
+  int64_t runs = kRunsAtATime;
+  while (runs > 1 && runs * length * elementCode > kMostCode)
+    runs /= 2;
+  runs = isKept ? all : std::max(runs, kLanesOfThread / length);
   const int64_t together = runs * kWarp * length, known = isKept ? cols
                                                           : cols % together == 0
                                                               ? together

@@ -3,6 +3,7 @@
 #include "TEDialect/TERT/ElementwiseOps.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSwitch.h"
 
 using namespace mlir::tert;
 
@@ -20,4 +21,13 @@ llvm::ArrayRef<llvm::StringLiteral> mlir::tert::getElementwiseOps() {
 
 bool mlir::tert::isElementwiseOp(llvm::StringRef name) {
   return llvm::is_contained(ops, name);
+}
+
+unsigned mlir::tert::getCodeSize(llvm::StringRef name) {
+  return llvm::StringSwitch<unsigned>(name)
+      .Cases({"math.sin", "math.cos"}, 32)
+      .Cases({"math.tanh", "math.log1p", "te.dropout", "tert.dropout"}, 16)
+      .Cases({"math.exp", "math.log"}, 8)
+      .Cases({"math.sqrt", "arith.divf"}, 4)
+      .Default(1);
 }
