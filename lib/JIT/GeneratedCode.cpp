@@ -160,17 +160,17 @@ llvm::Error te::linkGeneratedCode(llvm::Module &module) {
   return llvm::Error::success();
 }
 
-/// Moves the functions with tert.device from `lowered` to a new module, with
-/// the declarations of the te_scalar_* functions.
+/// Moves the functions and globals with tert.device from `lowered` to a new
+/// module, with the declarations of the te_scalar_* functions.
 static OwningOpRef<ModuleOp> takeDeviceFunctions(ModuleOp lowered) {
   OwningOpRef<ModuleOp> device(ModuleOp::create(lowered.getLoc()));
-  for (auto function :
-       llvm::make_early_inc_range(lowered.getOps<LLVM::LLVMFuncOp>())) {
-    if (function->hasAttr(tert::kDeviceAttr)) {
-      function->remove();
-      function->removeAttr(tert::kDeviceAttr);
-      device->push_back(function);
-    } else if (function.isExternal() &&
+  for (Operation &op : llvm::make_early_inc_range(*lowered.getBody())) {
+    auto function = dyn_cast<LLVM::LLVMFuncOp>(op);
+    if (op.hasAttr(tert::kDeviceAttr)) {
+      op.remove();
+      op.removeAttr(tert::kDeviceAttr);
+      device->push_back(&op);
+    } else if (function && function.isExternal() &&
                function.getName().starts_with("te_scalar_")) {
       device->push_back(function->clone());
     }

@@ -34,9 +34,11 @@ typedef struct te_rt_generated {
   /// GPU.
   const char *device_code;
   const char *device_name;
-  /// Threads of one block, and how many elements they compute.
+  /// Threads of one block, how many elements they compute, and the bytes of
+  /// their dynamic shared memory.
   int32_t block;
   int32_t block_elements;
+  int32_t shared_bytes;
 } te_rt_generated;
 
 /// Enqueues the plan in `slot`. `buffers` are in the order of its row in

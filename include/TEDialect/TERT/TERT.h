@@ -35,10 +35,11 @@ inline constexpr llvm::StringLiteral kMaxLiveBytesAttr = "tert.max_live_bytes";
 inline constexpr llvm::StringLiteral kWorkspaceBytesAttr =
     "tert.workspace_bytes";
 
-/// On a function of generated code: that it runs on a GPU; and the constant of
-/// the module that has the PTX of all of them.
+/// On a function of generated code, or their shared memory: that it is of a
+/// GPU; and the constant of the module that has the PTX of all of them.
 inline constexpr llvm::StringLiteral kDeviceAttr = "tert.device";
 inline constexpr llvm::StringLiteral kDeviceCode = "te_device_code";
+inline constexpr llvm::StringLiteral kSharedMemory = "te_shared_memory";
 /// The GPU that they are for, as in the option `target`.
 inline constexpr llvm::StringLiteral kTargetAttr = "tert.target";
 

@@ -71,16 +71,20 @@ Status CudaDevice::function(const char *name, CUfunction *function,
             "cuModuleGetFunction"));
   if (sharedBytes <= found->second.sharedLimit)
     return Status::ok();
-  TE_RT_RETURN_IF_FAILED(
-      check(driver->cuFuncSetAttribute(
-                *function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                sharedBytes),
-            "cuFuncSetAttribute"));
+  TE_RT_RETURN_IF_FAILED(raiseSharedLimit(*function, sharedBytes));
   found->second.sharedLimit = sharedBytes;
   return Status::ok();
 }
 
-Status CudaDevice::generated(const char *ptx, const char *name,
+Status CudaDevice::raiseSharedLimit(CUfunction function,
+                                    int sharedBytes) const {
+  return check(driver->cuFuncSetAttribute(
+                   function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                   sharedBytes),
+               "cuFuncSetAttribute");
+}
+
+Status CudaDevice::generated(const char *ptx, const char *name, int sharedBytes,
                              CUfunction *function) const {
   CUmodule &module = generatedModules[ptx];
   if (!module) {
@@ -88,8 +92,11 @@ Status CudaDevice::generated(const char *ptx, const char *name,
                                  "compiling generated PTX"));
     modules.push_back(module);
   }
-  return check(driver->cuModuleGetFunction(function, module, name),
-               "cuModuleGetFunction");
+  TE_RT_RETURN_IF_FAILED(
+      check(driver->cuModuleGetFunction(function, module, name),
+            "cuModuleGetFunction"));
+  return sharedBytes <= kSharedLimit ? Status::ok()
+                                     : raiseSharedLimit(*function, sharedBytes);
 }
 
 } // namespace te::rt::cuda

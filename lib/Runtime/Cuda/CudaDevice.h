@@ -62,8 +62,9 @@ public:
                   int sharedBytes = 0) const;
 
   /// Finds the kernel `name` of `ptx`, which is compiled for this device when
-  /// it is first asked for.
-  Status generated(const char *ptx, const char *name,
+  /// it is first asked for, and lets it have `sharedBytes` of dynamic shared
+  /// memory, which are always the same.
+  Status generated(const char *ptx, const char *name, int sharedBytes,
                    CUfunction *function) const;
 
   /// Converts `result` to a Status that names the driver's error and the
@@ -71,11 +72,13 @@ public:
   Status check(CUresult result, const char *what) const;
 
 private:
+  /// The dynamic shared bytes that a launch may ask for unless told otherwise.
+  static constexpr int kSharedLimit = 48 * 1024;
   struct Kernel {
     CUmodule module;
-    /// Dynamic shared bytes that a launch may ask for.
-    int sharedLimit = 48 * 1024;
+    int sharedLimit = kSharedLimit;
   };
+  Status raiseSharedLimit(CUfunction function, int sharedBytes) const;
   /// The kernels by name.
   mutable std::unordered_map<std::string, Kernel> kernels;
   /// Compiled PTX by its text.

@@ -11,8 +11,8 @@
 using namespace mlir;
 using namespace mlir::te;
 
-/// The address space of global memory in NVPTX.
-static constexpr unsigned kGlobalMemory = 1;
+/// The address spaces of global and shared memory in NVPTX.
+static constexpr unsigned kGlobalSpace = 1, kSharedSpace = 3;
 
 CodeEmitter::CodeEmitter(func::FuncOp step, tert::LaunchOp launch,
                          StringRef name)
@@ -40,7 +40,7 @@ void CodeEmitter::emitHost() {
 
 void CodeEmitter::emitDevice() {
   isDevice = true;
-  const Type global = LLVM::LLVMPointerType::get(b.getContext(), kGlobalMemory);
+  const Type global = LLVM::LLVMPointerType::get(b.getContext(), kGlobalSpace);
   SmallVector<Type> types(inputs.size() + outputs.size(), global);
   types.append({b.getI64Type(), b.getI32Type()});
   LLVM::LLVMFuncOp function = define("_device", types);
@@ -101,6 +101,17 @@ void CodeEmitter::emitIf(Value condition, function_ref<void()> body) {
   emitIfElse(condition, body, nullptr);
 }
 
+SmallVector<Value>
+CodeEmitter::emitUnless(Value condition, ValueRange values,
+                        function_ref<SmallVector<Value>()> replace) {
+  Block *no = addBlock(), *after = addBlock(llvm::to_vector(values.getTypes()));
+  LLVM::CondBrOp::create(b, loc, condition, after, values, no, ValueRange());
+  b.setInsertionPointToStart(no);
+  LLVM::BrOp::create(b, loc, replace(), after);
+  b.setInsertionPointToStart(after);
+  return llvm::to_vector_of<Value>(after->getArguments());
+}
+
 LLVM::LLVMFuncOp CodeEmitter::define(StringRef suffix, ArrayRef<Type> types) {
   b.setInsertionPoint(step);
   auto function = LLVM::LLVMFuncOp::create(
@@ -109,6 +120,28 @@ LLVM::LLVMFuncOp CodeEmitter::define(StringRef suffix, ArrayRef<Type> types) {
                                   types));
   b.setInsertionPointToStart(function.addEntryBlock(b));
   return function;
+}
+
+void CodeEmitter::emitBarrier() {
+  LLVM::CallIntrinsicOp::create(
+      b, loc, b.getStringAttr("llvm.nvvm.barrier.cta.sync.aligned.all"),
+      number(b.getI32Type(), 0));
+}
+
+Value CodeEmitter::getSharedMemory() {
+  auto module = step->getParentOfType<ModuleOp>();
+  if (!module.lookupSymbol(tert::kSharedMemory)) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(module.getBody());
+    auto memory = LLVM::GlobalOp::create(
+        b, step.getLoc(), LLVM::LLVMArrayType::get(b.getI8Type(), 0),
+        /*isConstant=*/false, LLVM::Linkage::External, tert::kSharedMemory,
+        Attribute(), /*alignment=*/16, kSharedSpace);
+    memory->setAttr(tert::kDeviceAttr, b.getUnitAttr());
+  }
+  return LLVM::AddressOfOp::create(
+      b, loc, LLVM::LLVMPointerType::get(b.getContext(), kSharedSpace),
+      tert::kSharedMemory);
 }
 
 Value CodeEmitter::call(StringRef function, Type result, ValueRange operands) {
@@ -248,11 +281,6 @@ static bool isConsecutive(AffineExpr expr, int64_t length) {
         tert::isUniform(other, length) && isMultiple(other))
       return true;
   return false;
-}
-
-/// Buffers have 16 bytes.
-static unsigned alignmentOf(int64_t length, Type type) {
-  return std::min<unsigned>(16, length * type.getIntOrFloatBitWidth() / 8);
 }
 
 Value CodeEmitter::loadVector(unsigned i, Value index, int64_t length) {

@@ -24,6 +24,8 @@ public:
   /// The threads of a block, and the elements that they compute together.
   virtual int32_t getBlock() const = 0;
   virtual int32_t getBlockElements() const = 0;
+  /// The bytes of shared memory of a block.
+  virtual int32_t getSharedBytes() const { return 0; }
 
 protected:
   /// Emits the body of the host function, which computes the elements from
@@ -42,6 +44,9 @@ protected:
   void emitIf(Value condition, function_ref<void()> body);
   void emitIfElse(Value condition, function_ref<void()> then,
                   function_ref<void()> otherwise);
+  /// `values` if `condition`, else those that `replace` computes.
+  SmallVector<Value> emitUnless(Value condition, ValueRange values,
+                                function_ref<SmallVector<Value>()> replace);
 
   Value number(Type type, int64_t value) {
     return LLVM::ConstantOp::create(b, loc, type,
@@ -59,6 +64,10 @@ protected:
         b, loc, b.getI64Type(),
         intrinsic(("llvm.nvvm.read.ptx.sreg." + name).str(), b.getI32Type()));
   }
+  /// Waits for all threads of the block.
+  void emitBarrier();
+  /// The address of the block's shared memory.
+  Value getSharedMemory();
   Value call(StringRef function, Type result, ValueRange operands);
   Value at(Value pointer, Type element, Value index) {
     return LLVM::GEPOp::create(b, loc, pointer.getType(), element, pointer,
@@ -101,6 +110,12 @@ protected:
   /// Stores element `index` of output `i`, or a vector from it on.
   void store(unsigned i, Value index, Value element);
   void storeVector(unsigned i, Value index, Value vector, int64_t length);
+
+  /// The alignment of a vector in a buffer, of which each has at least 16
+  /// bytes.
+  static unsigned alignmentOf(int64_t length, Type type) {
+    return std::min<unsigned>(16, length * type.getIntOrFloatBitWidth() / 8);
+  }
 
   /// A vector for each output.
   SmallVector<Value> emptyVectors(int64_t length);

@@ -73,8 +73,8 @@ LLVM::GlobalOp GeneratedCode::get(tert::LaunchOp launch) {
   LLVM::GlobalOp deviceName =
       addText(b, loc, name + "_device_name", name + "_device");
   // The fields of te_rt_generated, in order.
-  auto type = LLVM::LLVMStructType::getLiteral(b.getContext(),
-                                               {ptr, ptr, ptr, ptr, i32, i32});
+  auto type = LLVM::LLVMStructType::getLiteral(
+      b.getContext(), {ptr, ptr, ptr, ptr, i32, i32, i32});
   record = LLVM::GlobalOp::create(b, loc, type, /*isConstant=*/true,
                                   LLVM::Linkage::Private, name + "_record",
                                   /*value=*/Attribute());
@@ -91,7 +91,8 @@ LLVM::GlobalOp GeneratedCode::get(tert::LaunchOp launch) {
                               : Value(LLVM::ZeroOp::create(b, loc, ptr)),
                     address(deviceName.getSymName()),
                     number(emitter->getBlock()),
-                    number(emitter->getBlockElements())};
+                    number(emitter->getBlockElements()),
+                    number(emitter->getSharedBytes())};
   Value value = LLVM::PoisonOp::create(b, loc, type);
   for (auto [index, field] : llvm::enumerate(fields))
     value = LLVM::InsertValueOp::create(b, loc, value, field, index);

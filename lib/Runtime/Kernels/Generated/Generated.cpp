@@ -25,9 +25,10 @@ Status plan_generated(const CudaDevice &device, const generated_params &params,
                 std::string(code.name) + "' runs on the CPU only"};
   LaunchConfig config;
   config.name = code.name;
-  TE_RT_RETURN_IF_FAILED(
-      device.generated(code.device_code, code.device_name, &config.function));
   config.block = static_cast<unsigned>(code.block);
+  config.sharedBytes = static_cast<unsigned>(code.shared_bytes);
+  TE_RT_RETURN_IF_FAILED(device.generated(code.device_code, code.device_name,
+                                          code.shared_bytes, &config.function));
   TE_RT_RETURN_IF_FAILED(
       setGrid(ceilDiv(params.count, code.block_elements), &config));
   const int64_t count = params.count;

@@ -1,5 +1,5 @@
 // The code of a launch that sums rows, for the CPU and for a GPU.
-// RUN: te-opt %s --te-convert-tert-to-llvm="target=sm_90" | FileCheck %s
+// RUN: te-opt %s --split-input-file --te-convert-tert-to-llvm="target=sm_90" | FileCheck %s --check-prefixes=CHECK,BLOCK
 
 // The CPU adds the elements of a row to 256 lanes, and visits the row again for the results.
 // CHECK: llvm.func internal @te_generated_0(
@@ -22,6 +22,7 @@
 // CHECK: llvm.mlir.global private constant @te_generated_0_record
 // CHECK: llvm.mlir.constant(128 : i32) : i32
 // CHECK: llvm.mlir.constant(512 : i32) : i32
+// CHECK: llvm.mlir.constant(0 : i32) : i32
 func.func @step(%x: !tert.buffer<2560>, %y: !tert.buffer<2560>, %s: !tert.buffer<40>) attributes {tert.arena_bytes = 0 : i64, tert.signature = []} {
   %none = tert.null : !tert.buffer<0>
   tert.launch "generated" {count = 1280 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %s, %none, %none)
@@ -33,6 +34,46 @@ func.func @step(%x: !tert.buffer<2560>, %y: !tert.buffer<2560>, %s: !tert.buffer
     %p = arith.mulf %w, %sum : f32
     %n = arith.truncf %p : f32 to bf16
     tert.yield %n, %sum : bf16, f32
+  }
+  return
+}
+
+// -----
+
+// A block of 256 threads keeps a row that is too long for registers in shared memory.
+// BLOCK: llvm.mlir.global external @te_shared_memory() {addr_space = 3 : i32, alignment = 16 : i64, tert.device} : !llvm.array<0 x i8>
+// BLOCK: llvm.func @te_generated_0_device(
+// BLOCK: %[[SHARED:.*]] = llvm.mlir.addressof @te_shared_memory : !llvm.ptr<3>
+// BLOCK: llvm.load %{{.*}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<8xbf16>
+// BLOCK: llvm.store {{.*}} {alignment = 16 : i64} : vector<8xbf16>, !llvm.ptr<3>
+// BLOCK: llvm.call_intrinsic "llvm.nvvm.barrier.cta.sync.aligned.all"
+// A thread adds the elements of its lane, and then eight of the 256 lanes.
+// BLOCK: llvm.load {{.*}} : !llvm.ptr<3> -> vector<1xbf16>
+// BLOCK: llvm.store {{.*}} : f32, !llvm.ptr<3>
+// BLOCK: llvm.call_intrinsic "llvm.nvvm.barrier.cta.sync.aligned.all"
+// BLOCK-COUNT-8: llvm.load {{.*}} : !llvm.ptr<3> -> f32
+// A division by the sum is a product with its inverse and two corrections. Only if one dividend of a run needs it, all are divided.
+// BLOCK: llvm.fdiv
+// BLOCK: llvm.load {{.*}} : !llvm.ptr<3> -> vector<8xbf16>
+// BLOCK-COUNT-32: llvm.call_intrinsic "llvm.fma.f32"
+// BLOCK: llvm.cond_br
+// BLOCK-COUNT-8: llvm.fdiv
+// BLOCK: llvm.store {{.*}} {alignment = 16 : i64} : vector<8xbf16>, !llvm.ptr<1>
+// 14336 elements of bf16 and 256 lanes of f32 are 29696 bytes.
+// BLOCK: llvm.mlir.global private constant @te_generated_0_record
+// BLOCK: llvm.mlir.constant(256 : i32) : i32
+// BLOCK: llvm.mlir.constant(14336 : i32) : i32
+// BLOCK: llvm.mlir.constant(29696 : i32) : i32
+func.func @long(%x: !tert.buffer<57344>, %y: !tert.buffer<57344>) attributes {tert.arena_bytes = 0 : i64, tert.signature = []} {
+  %none = tert.null : !tert.buffer<0>
+  tert.launch "generated" {count = 28672 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none)
+    : !tert.buffer<57344>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<57344>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
+  ^bb0(%in: bf16):
+    %w = arith.extf %in : bf16 to f32
+    %sum = tert.row_sum %w {cols = 14336 : i64}
+    %q = arith.divf %w, %sum : f32
+    %n = arith.truncf %q : f32 to bf16
+    tert.yield %n : bf16
   }
   return
 }

@@ -23,7 +23,8 @@ namespace {
 
 constexpr te_rt_generated kGenerated = {
     "nothing", nullptr, ".version 8.0\n.visible .entry nothing() { ret; }",
-    "nothing", 128,     128};
+    "nothing", 128,     128,
+    60 * 1024};
 
 std::vector<int64_t> sizes(const std::string &name) {
   // The code of 'generated'.
