@@ -209,15 +209,22 @@ float te_scalar_dropout(int64_t index, uint32_t seed, uint32_t offset,
 }
 
 // The lane sum of Kernels.td, for the CPU.
-void te_scalar_clear_lanes(float *lanes) {
+void te_scalar_set_lanes(float *lanes, float value) {
   for (int i = 0; i < kLanes; ++i)
-    lanes[i] = 0.0f;
+    lanes[i] = value;
 }
 float te_scalar_sum_of_lanes(float *lanes) {
   for (int stride = kLanes / 2; stride != 0; stride /= 2)
     for (int i = 0; i < stride; ++i)
       lanes[i] += lanes[i + stride];
   return lanes[0];
+}
+/// NaN if a lane is, and +0 is larger than -0.
+float te_scalar_max_of_lanes(float *lanes) {
+  float max = lanes[0];
+  for (int i = 1; i < kLanes; ++i)
+    max = __builtin_elementwise_maximum(max, lanes[i]);
+  return max;
 }
 
 // fma and rint for processors without the instruction, where LLVM would call

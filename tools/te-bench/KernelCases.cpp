@@ -184,10 +184,7 @@ void addLayers(Cases &cases) {
                 {"layer_norm 8192x4096", "layer_norm", x + epsilon},
                 {"layer_norm_backward 8192x4096", "layer_norm_backward", x},
                 {"row_sum 8192x4096", "row_sum",
-                 x + Parameters{{"out_type", TE_RT_BF16}}},
-                {"softmax 8192x4096", "softmax", x + Parameters{{"scale", 1}}},
-                {"softmax_backward 8192x4096", "softmax_backward",
-                 x + Parameters{{"scale", 1}}}});
+                 x + Parameters{{"out_type", TE_RT_BF16}}}});
   // swiglu has kernels of its own, geglu those of every other gated kind.
   for (auto [kind, name] :
        {std::pair<int32_t, std::string>(TE_RT_SWIGLU, "swiglu"),

@@ -63,16 +63,14 @@ constexpr Region regions[] = {
      "%b = linalg.broadcast ins(%s : !r) outs(%e : !w) dimensions = [1]\n"
      "%d = arith.divf %x, %b : !w\n %y = arith.truncf %d : !w to !n",
      "!n"},
-    {"gradient of softmax bf16", "%a: !n, %g: !n",
-     "%w = arith.extf %a : !n to !w\n %v = arith.extf %g : !n to !w\n"
-     "%p = arith.mulf %w, %v : !w\n %0 = arith.constant dense<0.0> : !r\n"
-     "%s = linalg.reduce {arith.addf} ins(%p : !w) outs(%0 : !r) "
-     "dimensions = [1]\n"
-     "%e = tensor.empty() : !w\n"
-     "%b = linalg.broadcast ins(%s : !r) outs(%e : !w) dimensions = [1]\n"
-     "%c = arith.subf %v, %b : !w\n %d = arith.mulf %w, %c : !w\n"
-     "%y = arith.truncf %d : !w to !n",
+    {"softmax bf16", "%a: !n", "%y = te.softmax %a {scale = 0.125 : f32} : !n",
      "!n"},
+    {"add + softmax bf16", "%a: !n, %b: !n",
+     "%s = arith.addf %a, %b : !n\n"
+     " %y = te.softmax %s {scale = 0.125 : f32} : !n",
+     "!n"},
+    {"gradient of softmax bf16", "%a: !n, %g: !n",
+     "%y = te.softmax_backward %g, %a {scale = 0.125 : f32} : !n", "!n"},
     {"sum of products bf16", "%a: !n, %g: !n",
      "%w = arith.extf %a : !n to !w\n %v = arith.extf %g : !n to !w\n"
      "%p = arith.mulf %w, %v : !w\n %0 = arith.constant dense<0.0> : !r\n"

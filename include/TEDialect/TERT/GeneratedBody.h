@@ -15,10 +15,10 @@ namespace mlir::tert {
 LogicalResult verifyBody(LaunchOp op, const KernelInfo &kernel);
 
 /// The longest row that generated code sums.
-inline constexpr int64_t kMostColsOfSum = int64_t(1) << 24;
+inline constexpr int64_t kMostColsOfReduction = int64_t(1) << 24;
 
 /// The length of the rows whose elements the body sums, 0 if it has no sum.
-int64_t getColsOfSums(Block &body);
+int64_t getColsOfReductions(Block &body);
 
 /// From an element of rows of `cols` to the number of its row.
 AffineMap getMapOfRows(int64_t cols, MLIRContext *context);

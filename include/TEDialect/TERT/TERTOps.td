@@ -26,6 +26,13 @@ def TERT_Cause : I32EnumAttr<"Cause", "why a buffer exists", [
   let cppNamespace = "::mlir::tert";
 }
 
+def TERT_RowReduction : I32EnumAttr<"RowReduction", "how elements of a row become one", [
+  I32EnumAttrCase<"Sum", 0, "sum">,
+  I32EnumAttrCase<"Maximum", 1, "maximum">
+]> {
+  let cppNamespace = "::mlir::tert";
+}
+
 class TERT_Op<string mnemonic, list<Trait> traits = []>
     : Op<TERT_Dialect, mnemonic, traits>;
 
@@ -117,7 +124,7 @@ def TERT_LaunchOp
     A step ends when both streams have finished.
 
     A launch of `generated` has its code in `body`: elementwise `arith` and `math`
-    ops on scalars, `tert.dropout` and `tert.row_sum`, which `te-convert-tert-to-llvm` compiles. Element i of the
+    ops on scalars, `tert.dropout` and `tert.row_reduce`, which `te-convert-tert-to-llvm` compiles. Element i of the
     outputs is computed from element i of each input; with `maps`, from the element
     that the input's map gives for i, which is how transposes, slices and broadcasts are read.
     If the body sums rows, `maps` may go on with the outputs: `d0 floordiv cols` is an output
@@ -130,7 +137,7 @@ def TERT_LaunchOp
     4. (launch-c4) only optional buffers are `tert.null`.
     5. (launch-c5) a buffer that is written is not also another buffer of the launch, except an input that the row allows to share its memory.
     6. (launch-c6) only collectives are `side`.
-    7. (launch-c7) only a launch of `generated` has a `body`; it takes an element of each input buffer, consists of `arith` and `math` ops on f32, of conversions between f32 and bf16 or f16, of `tert.dropout`, whose operands are elements of type i32, and of `tert.row_sum`, and ends in a `tert.yield` of an element of each output buffer; the buffers have `count` elements, or as many as their map reaches.
+    7. (launch-c7) only a launch of `generated` has a `body`; it takes an element of each input buffer, consists of `arith` and `math` ops on f32, of conversions between f32 and bf16 or f16, of `tert.dropout`, whose operands are elements of type i32, and of `tert.row_reduce`, and ends in a `tert.yield` of an element of each output buffer; the buffers have `count` elements, or as many as their map reaches.
     8. (launch-c8) `maps` has a map of one dimension to one result for each input, or for each input and output, made of sums, products, `floordiv` and `mod`; that of an output is the identity, or `d0 floordiv cols` if its value is the same for all elements of a row.
 
     Example:
@@ -186,25 +193,28 @@ def TERT_DropoutOp : TERT_Op<"dropout", [Pure]> {
   let assemblyFormat = "$seed `,` $offset attr-dict";
 }
 
-def TERT_RowSumOp : TERT_Op<"row_sum", [Pure]> {
-  let summary = "the sum of a row";
+def TERT_RowReduceOp : TERT_Op<"row_reduce", [Pure]> {
+  let summary = "the sum or the maximum of a row";
   let description = [{
-    An op of generated code: the sum of `x` over the elements of the row that is being
-    computed, which are those from a multiple of `cols` on. Element i belongs to lane
-    i mod 256; each lane adds in order, and a halving tree adds the lanes, as in `row_sum`.
+    An op of generated code: the sum or the maximum of `x` over the elements of the row that
+    is being computed, which are those from a multiple of `cols` on.
+
+    Of a sum, element i belongs to lane i mod 256; each lane adds in order, and a halving
+    tree adds the lanes, as in `row_sum`. A maximum is NaN if an element is, and +0 is larger
+    than -0.
 
     Constraints:
-    1. (row_sum-c1) `cols` is from 1 to 2^24 and divides `count`; it is the same in all sums of a launch.
+    1. (row_reduce-c1) `cols` is from 1 to 2^24 and divides `count`; it is the same in all ops of a launch.
 
     Example:
 
     ```mlir
-    %sum = tert.row_sum %x {cols = 4096 : i64}
+    %max = tert.row_reduce maximum %x {cols = 4096 : i64}
     ```
   }];
-  let arguments = (ins F32:$x, I64Attr:$cols);
-  let results = (outs F32:$sum);
-  let assemblyFormat = "$x attr-dict";
+  let arguments = (ins TERT_RowReduction:$kind, F32:$x, I64Attr:$cols);
+  let results = (outs F32:$y);
+  let assemblyFormat = "$kind $x attr-dict";
 }
 
 def TERT_YieldOp

@@ -206,11 +206,6 @@ TE_HOST_DEVICE float layerNormGrad(float dy, float x, float g, float mu,
   return rsigma * ((g * dy - meanOfGrad) - (rsigma * (x - mu)) * mean);
 }
 
-/// `sum` is the row's sum of fmaf(dy, y, acc).
-TE_HOST_DEVICE float softmaxGrad(float dy, float y, float scale, float sum) {
-  return (scale * y) * (dy - sum);
-}
-
 /// The parameters of clamped_swiglu.
 struct Clamp {
   float limit, alpha, offset;

@@ -120,31 +120,6 @@ LogicalResult te::emitLaunches(ActivationBackwardOp op,
 }
 
 template <>
-LogicalResult te::emitLaunches(SoftmaxOp op, LaunchEmitter &emitter) {
-  return LaunchCall(emitter, op, "softmax")
-      .i64("rows", dim(op.getX(), 0))
-      .i64("cols", dim(op.getX(), 1))
-      .type("type", elementType(op.getX()))
-      .f32("scale", op.getScale())
-      .in(op.getX())
-      .out(op.getY())
-      .emit();
-}
-
-template <>
-LogicalResult te::emitLaunches(SoftmaxBackwardOp op, LaunchEmitter &emitter) {
-  return LaunchCall(emitter, op, "softmax_backward")
-      .i64("rows", dim(op.getY(), 0))
-      .i64("cols", dim(op.getY(), 1))
-      .type("type", elementType(op.getY()))
-      .f32("scale", op.getScale())
-      .in(op.getDy())
-      .in(op.getY())
-      .out(op.getDx())
-      .emit();
-}
-
-template <>
 LogicalResult te::emitLaunches(EmbeddingOp op, LaunchEmitter &emitter) {
   return LaunchCall(emitter, op, "embedding")
       .i64("tokens", dim(op.getY(), 0))
@@ -260,8 +235,7 @@ LogicalResult te::emitLaunches(ZeroUnlessOp op, LaunchEmitter &emitter) {
 void te::attachLayerKernels(MLIRContext *context) {
   attachKernels<BiasAddOp, RmsNormOp, RmsNormBackwardOp, LayerNormOp,
                 LayerNormBackwardOp, ActivationOp, ActivationBackwardOp,
-                SoftmaxOp, SoftmaxBackwardOp, EmbeddingOp, EmbeddingBackwardOp,
-                ZeroUnlessOp>(context);
+                EmbeddingOp, EmbeddingBackwardOp, ZeroUnlessOp>(context);
   attachKernelsOf<tert::Cause::Optimizer, AdamWOp, SgdOp, SumOfSquaresOp,
                   ClipFactorOp>(context);
 }

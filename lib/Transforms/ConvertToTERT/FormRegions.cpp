@@ -46,7 +46,8 @@ static constexpr unsigned kMostCost = 64;
 
 /// The lengths of rows that are summed in a region. A warp computes a row:
 /// shorter ones leave most of its threads without work.
-static constexpr int64_t kFewestCols = 32, kMostCols = tert::kMostColsOfSum;
+static constexpr int64_t kFewestCols = 32,
+                         kMostCols = tert::kMostColsOfReduction;
 
 /// The operands of an elementwise op of which it reads one element for each of
 /// its result: all but the random state of a dropout. A sum reads all elements
@@ -66,21 +67,21 @@ static int64_t countOf(Operation *op) {
                                            : op->getResult(0));
 }
 
-/// Whether `op` is a sum of rows that may be part of a region.
-static bool isFusibleSum(linalg::ReduceOp op) {
+/// Whether `op` is a reduction of rows that may be part of a region.
+static bool isFusibleReduction(linalg::ReduceOp op) {
   auto type = cast<RankedTensorType>(op.getInputs().front().getType());
   const int64_t rows = countOf(op->getResult(0));
   if (!type.hasStaticShape() || rows == 0 ||
       op.getDimensions().back() != type.getRank() - 1)
     return false;
   const int64_t cols = type.getNumElements() / rows;
-  return cols >= kFewestCols && cols <= kMostCols;
+  return (cols >= kFewestCols || op->hasAttr(kInRegion)) && cols <= kMostCols;
 }
 
 /// Whether `op` is elementwise or a sum, and the code generator supports it.
 static bool isFusible(Operation &op) {
   if (auto sum = dyn_cast<linalg::ReduceOp>(op))
-    return isFusibleSum(sum);
+    return isFusibleReduction(sum);
   auto type = op.getNumResults() == 1
                   ? dyn_cast<RankedTensorType>(op.getResult(0).getType())
                   : RankedTensorType();
@@ -535,9 +536,11 @@ void FormRegions::form(Block &block) {
   for (Operation &op : llvm::make_early_inc_range(block))
     if (auto found = regions.find(&op); found != regions.end()) {
       // A sum that joined no other op is a launch of `row_sum`.
-      if (found->second.size() == 1 && isa<linalg::ReduceOp>(op))
+      auto reduction = dyn_cast<linalg::ReduceOp>(op);
+      if (found->second.size() == 1 && reduction && !isMaximum(reduction)) {
+        op.removeAttr(kInRegion);
         lastOf.erase(&op);
-      else
+      } else
         replace(found->second);
     }
   for (auto [output, result] : replaced) {
@@ -648,9 +651,12 @@ void FormRegions::replace(const Region &region) {
             elementOf(readOf(op, offset, interface.extent)),
             dropout.getProbabilityAttr(), dropout.getStreamAttr());
         result = arith::MulFOp::create(b, op->getLoc(), result, factor);
-      } else if (isa<linalg::ReduceOp>(op)) {
-        result = tert::RowSumOp::create(b, op->getLoc(), b.getF32Type(), result,
-                                        interface.extent.cols);
+      } else if (auto reduction = dyn_cast<linalg::ReduceOp>(op)) {
+        result = tert::RowReduceOp::create(b, op->getLoc(), b.getF32Type(),
+                                           isMaximum(reduction)
+                                               ? tert::RowReduction::Maximum
+                                               : tert::RowReduction::Sum,
+                                           result, interface.extent.cols);
       } else if (auto comparison = dyn_cast<arith::CmpFOp>(op)) {
         scalars[comparison] =
             arith::CmpFOp::create(b, op->getLoc(), comparison.getPredicate(),

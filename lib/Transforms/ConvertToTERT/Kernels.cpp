@@ -58,9 +58,10 @@ void te::registerTEKernels(DialectRegistry &registry) {
     attachProbeKernels(context);
     attachProductKernels(context);
     attachViews<ResidualOp>(context);
-    attachReplaced<VjpOp, RankOp, DropoutOp, ZeroUnusedOp, YieldOp, LinearOp,
-                   LinearDgradOp, LinearWgradOp, GroupedLinearOp,
-                   GroupedLinearDgradOp, GroupedLinearWgradOp>(context);
+    attachReplaced<VjpOp, RankOp, DropoutOp, SoftmaxOp, SoftmaxBackwardOp,
+                   ZeroUnusedOp, YieldOp, LinearOp, LinearDgradOp,
+                   LinearWgradOp, GroupedLinearOp, GroupedLinearDgradOp,
+                   GroupedLinearWgradOp>(context);
     requireKernels(context);
   });
   registry.addExtension(+[](MLIRContext *context, arith::ArithDialect *) {

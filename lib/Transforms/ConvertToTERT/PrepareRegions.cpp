@@ -6,6 +6,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/IndexingUtils.h"
 
@@ -105,10 +106,123 @@ static void prepareSum(linalg::ReduceOp op) {
   op.erase();
 }
 
+bool te::isMaximum(linalg::ReduceOp op) {
+  return !op.getBody()->getOps<arith::MaximumFOp>().empty();
+}
+
+namespace {
+
+/// Writes a softmax or its gradient as ops on f32.
+class RowBuilder {
+public:
+  RowBuilder(Operation *op, RankedTensorType type)
+      : b(op), loc(op->getLoc()), type(type),
+        wide(RankedTensorType::get(type.getShape(), b.getF32Type())),
+        rows(RankedTensorType::get(type.getShape().drop_back(),
+                                   b.getF32Type())) {}
+
+  Value widen(Value x) {
+    return type == wide ? x
+                        : arith::ExtFOp::create(b, loc, wide, x).getResult();
+  }
+  Value narrow(Value x) {
+    return type == wide ? x
+                        : arith::TruncFOp::create(b, loc, type, x).getResult();
+  }
+  Value scale(Value x, const APFloat &factor) {
+    Value factors =
+        arith::ConstantOp::create(b, loc, DenseElementsAttr::get(wide, factor));
+    return arith::MulFOp::create(b, loc, x, factors);
+  }
+  /// The sum or, with arith.maximumf and -inf, the maximum of each row.
+  template <typename Op> Value reduce(Value x, float first) {
+    Value init =
+        arith::ConstantOp::create(b, loc, DenseElementsAttr::get(rows, first));
+    auto reduction = linalg::ReduceOp::create(
+        b, loc, x, init, rows.getRank(),
+        [](OpBuilder &b, Location loc, ValueRange elements) {
+          Value both = Op::create(b, loc, elements[0], elements[1]);
+          linalg::YieldOp::create(b, loc, both);
+        });
+    reduction->setAttr(kInRegion, b.getUnitAttr());
+    return reduction->getResult(0);
+  }
+  Value inverse(Value x) {
+    Value ones =
+        arith::ConstantOp::create(b, loc, DenseElementsAttr::get(rows, 1.0f));
+    return arith::DivFOp::create(b, loc, ones, x);
+  }
+  /// The value of each row in its elements.
+  Value spread(Value x) {
+    Value none =
+        tensor::EmptyOp::create(b, loc, wide.getShape(), wide.getElementType());
+    return linalg::BroadcastOp::create(b, loc, x, none, rows.getRank())
+        ->getResult(0);
+  }
+  template <typename Op> Value create(auto... operands) {
+    return Op::create(b, loc, operands...);
+  }
+
+private:
+  OpBuilder b;
+  Location loc;
+  RankedTensorType type, wide, rows;
+};
+
+} // namespace
+
+/// Replaces an op without elements with a constant.
+static bool replaceEmpty(Operation *op) {
+  auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  if (type.getNumElements() != 0)
+    return false;
+  OpBuilder b(op);
+  op->replaceAllUsesWith(
+      arith::ConstantOp::create(b, op->getLoc(), b.getZeroAttr(type)));
+  return true;
+}
+
+/// y = e / sum of e, as a product with the inverse, where e is exp(s - maximum
+/// of s) and s the scaled x.
+static void expandSoftmax(SoftmaxOp op) {
+  if (!replaceEmpty(op)) {
+    RowBuilder rows(op, cast<RankedTensorType>(op.getX().getType()));
+    Value s = rows.scale(rows.widen(op.getX()), op.getScale());
+    Value max = rows.reduce<arith::MaximumFOp>(
+        s, -std::numeric_limits<float>::infinity());
+    Value below = rows.create<arith::SubFOp>(s, rows.spread(max));
+    Value e = rows.create<math::ExpOp>(below);
+    Value inverse = rows.inverse(rows.reduce<arith::AddFOp>(e, 0.0f));
+    Value y = rows.create<arith::MulFOp>(e, rows.spread(inverse));
+    op.replaceAllUsesWith(rows.narrow(y));
+  }
+  op.erase();
+}
+
+/// dx = scale y (dy - sum of dy y).
+static void expandSoftmaxBackward(SoftmaxBackwardOp op) {
+  if (!replaceEmpty(op)) {
+    RowBuilder rows(op, cast<RankedTensorType>(op.getY().getType()));
+    Value y = rows.widen(op.getY()), dy = rows.widen(op.getDy());
+    Value sum =
+        rows.reduce<arith::AddFOp>(rows.create<arith::MulFOp>(dy, y), 0.0f);
+    Value rest = rows.create<arith::SubFOp>(dy, rows.spread(sum));
+    Value dx = rows.create<arith::MulFOp>(rows.scale(y, op.getScale()), rest);
+    op.replaceAllUsesWith(rows.narrow(dx));
+  }
+  op.erase();
+}
+
 void te::prepareRegions(Block &block) {
   expandZeroUnused(block);
   separateComparisons(block);
   for (auto reduce :
        llvm::make_early_inc_range(block.getOps<linalg::ReduceOp>()))
     prepareSum(reduce);
+  for (Operation &op : llvm::make_early_inc_range(block)) {
+    if (auto softmax = dyn_cast<SoftmaxOp>(op))
+      expandSoftmax(softmax);
+    else if (auto backward = dyn_cast<SoftmaxBackwardOp>(op))
+      expandSoftmaxBackward(backward);
+  }
 }

@@ -87,6 +87,14 @@ protected:
   Value computeOp(Operation &op, ValueRange operands, Value index);
   Value narrow(Value value, Type type);
   Value widen(Value value, Type type);
+  /// What divisions by one value share.
+  struct Divisor {
+    Value value, inverse, negated, isMild;
+  };
+  Divisor prepareDivisor(Value value);
+  /// The quotients of f32, correctly rounded, with one branch for all.
+  SmallVector<Value> divide(ValueRange dividends, const Divisor &by);
+
   /// The type of an element in memory and registers. On a CPU, narrow floats
   /// are integers with their bits, so that LLVM does not convert them.
   Type storage(Type type) {

@@ -54,7 +54,7 @@ LLVM::GlobalOp GeneratedCode::get(tert::LaunchOp launch) {
 
   const std::string name = "te_generated_" + std::to_string(records.size() - 1);
   const bool sumsRows =
-      !launch.getBody().front().getOps<tert::RowSumOp>().empty();
+      !launch.getBody().front().getOps<tert::RowReduceOp>().empty();
   const auto create = sumsRows ? createRowCode : createElementCode;
   std::unique_ptr<CodeEmitter> emitter = create(step, launch, name);
   emitter->emitHost();

@@ -1,8 +1,7 @@
-//===- RowCode.cpp - code of launches with sums of rows -------------------===//
+//===- RowCode.cpp - code of launches with reductions of rows -------------===//
 //
-// A row is visited in passes: each computes the sums whose operands depend on
-// no other sum, then on those of the passes before. The last pass writes the
-// results. What has one value for a row is computed once, between passes.
+// A row is visited in the passes of RowPasses. What has one value for a row is
+// computed once, between passes.
 //
 // Sums have the order of the lane sum of Kernels.td, as `row_sum` does. On a
 // GPU, a warp computes a row, of which each thread has runs of consecutive
@@ -13,14 +12,14 @@
 //===----------------------------------------------------------------------===//
 
 #include "CodeEmitter.h"
+#include "RowPasses.h"
 
-#include "TEDialect/TERT/ElementwiseOps.h"
 #include "TEDialect/TERT/GeneratedBody.h"
 
 using namespace mlir;
 using namespace mlir::te;
 
-/// The lanes of a sum, and how many of them a thread of a warp has.
+/// The lanes of a reduction, and how many of them a thread of a warp has.
 static constexpr int64_t kLanes = 256, kWarp = 32, kLanesOfThread = 8;
 /// A block of warps has one for each of these rows.
 static constexpr int64_t kRowsOfBlock = 4;
@@ -36,9 +35,6 @@ static constexpr int64_t kRunsAtATime = 4;
 /// it: three blocks run on a multiprocessor.
 static constexpr int64_t kFewestColsOfBlock = 2048;
 static constexpr int64_t kMostSharedBytes = 72 * 1024;
-/// The exponents of divisors and dividends for which no step of a division by
-/// way of the inverse is subnormal or overflows.
-static constexpr int64_t kMildDivisor = 24, kMildDividend = 100;
 /// The most runs that a thread of such a block loads before it uses the first.
 static constexpr int64_t kMostRunsOfBlock = 8;
 
@@ -63,25 +59,27 @@ private:
     Value index;
     DenseMap<Value, Value> values;
   };
-  /// Consecutive elements that a thread loads together. `inRow` is null if the
-  /// row has all of them.
+  /// Consecutive elements, from column `col` on, that a thread loads together.
+  /// `inRow` is null if the row has all of them.
   struct Run {
     Value index, col, inRow;
-    SmallVector<Value> loaded;
+    SmallVector<Element> elements;
   };
+  using UseRuns =
+      function_ref<SmallVector<Value>(MutableArrayRef<Run>, ValueRange)>;
 
   void emitHostBody(Value begin, Value end) override;
   void emitDeviceBody(Value count, Value aligned) override;
 
-  /// Whether `value` has one value in a row.
-  bool isOfRow(Value value) const { return ofRow.contains(value); }
+  bool isOfRow(Value value) const { return plain.isOfRow(value); }
   bool isOutputOfRow(unsigned i) const {
     return !maps[inputs.size() + i].isIdentity();
   }
-  /// The sums of pass `pass`.
-  SmallVector<tert::RowSumOp> sumsOf(unsigned pass);
+  /// What the lanes of a reduction begin with, and what an element makes them.
+  Value startOf(tert::RowReduceOp op);
+  Value combine(tert::RowReduceOp op, Value lane, Value value);
   /// Computes what has one value for the row from `base` on, and depends on the
-  /// sums of the passes before `pass` and on no others.
+  /// reductions of the passes before `pass` and on no others.
   void computeRowValues(unsigned pass, Value base);
   void storeRowOutputs(Value base);
   /// The value of `value` for an element.
@@ -96,9 +94,6 @@ private:
   /// Computes what divisions of `pass` by one value of the row share.
   void prepareDivisors(unsigned pass);
   void divideByRow(arith::DivFOp op, MutableArrayRef<Element> elements);
-  Value isMild(Value bits, int64_t limit);
-  /// The bits of an f32 without its sign.
-  Value magnitudeOf(Value value);
 
   void emitHostRow(Value base, ValueRange lanes);
 
@@ -106,9 +101,9 @@ private:
   int64_t getRunLength(int64_t threads) const;
   /// Whether a warp keeps its row in registers, in runs of `length` elements.
   bool isKeptByWarp(int64_t length) const;
-  /// Finds out whether a block is to compute a row, and which inputs it then
-  /// keeps in shared memory.
-  void planBlock();
+  /// Has a block compute a row with these passes, if its shared memory has room
+  /// for what it keeps.
+  void planBlock(const RowPasses &of);
   bool rowHasBlock() const { return sharedBytes != 0; }
 
   /// Emits the code of a warp, with runs of `length` elements.
@@ -122,47 +117,43 @@ private:
   /// Emits a loop over the runs of the thread. `use` takes those of an
   /// iteration and the values that the one before left, and returns those that
   /// it leaves.
-  SmallVector<Value>
-  emitRuns(Value base, Value thread, int64_t length, ValueRange initial,
-           function_ref<SmallVector<Value>(ArrayRef<Run>, ValueRange)> use);
+  SmallVector<Value> emitRuns(Value base, Value thread, int64_t length,
+                              ValueRange initial, UseRuns use);
   /// The runs of the thread among the next `runs` runs from column `begin` on,
   /// of which the first `known` columns are in the row.
   SmallVector<Run> loadRuns(Value base, Value begin, Value thread,
                             int64_t length, int64_t runs, int64_t known);
-  /// Adds the elements of `runs` to the lanes of the sums of `pass`, and writes
-  /// the results of the last pass.
-  void useRuns(ArrayRef<Run> runs, unsigned pass, int64_t length,
+  /// Computes the elements of `runs` in `pass`: the lanes of its reductions,
+  /// and the results of the last pass.
+  void useRuns(MutableArrayRef<Run> runs, int64_t length,
                SmallVectorImpl<Value> &lanes);
+  /// Keeps values of `run` for the passes after this one.
+  void keepValues(Run &run);
   /// Computes and stores what is left after the last pass.
   void finishRow(Value base, Value thread);
   /// Element `index` of those that begin at `bytes` in shared memory.
   Value sharedAt(int64_t bytes, Type type, Value index);
-  /// The sum of the lanes of all threads of a warp.
-  Value sumOfWarp(MutableArrayRef<Value> lanes, int64_t length);
+  /// The reduction of the lanes of all threads of a warp.
+  Value reduceWarp(tert::RowReduceOp op, MutableArrayRef<Value> lanes,
+                   int64_t length);
 
   int64_t cols;
-  /// The bits that are read for an element, and the size of its code.
-  int64_t elementBits = 0, elementCode = 0;
-  /// The pass after which each value of the body can be computed.
-  DenseMap<Value, unsigned> passes;
-  unsigned lastPass = 0;
-  DenseSet<Value> ofRow;
-  /// The values of those in `ofRow` that are computed.
+  /// The passes that keep values and those that do not, and which are emitted.
+  RowPasses keeping, plain;
+  const RowPasses *passes = &plain;
+  unsigned pass = 0;
+  /// The values of the row that are computed.
   DenseMap<Value, Value> rowValues;
   /// Of the values of the row that elements are divided by.
-  struct Divisor {
-    Value inverse, negated, isMild;
-  };
   DenseMap<Value, Divisor> divisors;
-  /// The values of elements that each pass computes.
-  SmallVector<DenseSet<Value>> usedBy;
 
   /// The threads that compute a row together.
   int64_t threads = kWarp;
-  /// Of a block with one row: the bytes of its shared memory, where it keeps
-  /// each input, or -1, and where the lanes of the sums begin.
+  /// Of a block with one row: its passes, the bytes of its shared memory, where
+  /// it keeps inputs and values, and where the lanes begin.
+  const RowPasses *ofBlock = nullptr;
   int64_t sharedBytes = 0, lanesAt = 0;
-  SmallVector<int64_t> keptAt;
+  llvm::MapVector<Value, int64_t> keptAt;
   /// The address of the shared memory, and whether it has the inputs.
   Value shared;
   bool hasKeptInputs = false;
@@ -176,37 +167,15 @@ te::createRowCode(func::FuncOp step, tert::LaunchOp launch, StringRef name) {
 }
 
 RowCode::RowCode(func::FuncOp step, tert::LaunchOp launch, StringRef name)
-    : CodeEmitter(step, launch, name) {
-  cols = tert::getColsOfSums(body);
-  ofRow = tert::getValuesOfRows(body, maps);
-  for (BlockArgument argument : body.getArguments())
-    if (!isOfRow(argument))
-      elementBits += argument.getType().getIntOrFloatBitWidth();
-  for (Operation &op : body.without_terminator()) {
-    unsigned pass = 0;
-    for (Value operand : op.getOperands())
-      pass = std::max(pass, passes.lookup(operand));
-    const bool isSum = isa<tert::RowSumOp>(op);
-    if (!isOfRow(op.getResult(0)))
-      elementCode += tert::getCodeSize(op.getName().getStringRef());
-    if (isSum)
-      lastPass = std::max(lastPass, pass);
-    passes[op.getResult(0)] = pass + isSum;
-  }
-  for (auto [i, value] : llvm::enumerate(body.getTerminator()->getOperands()))
-    if (!isOutputOfRow(i))
-      lastPass = std::max(lastPass, passes.lookup(value));
-  for (unsigned pass = 0; pass <= lastPass; ++pass) {
-    DenseSet<Value> &used = usedBy.emplace_back();
-    for (tert::RowSumOp sum : sumsOf(pass))
-      used.insert(sum.getX());
-    if (pass == lastPass)
-      used.insert_range(body.getTerminator()->getOperands());
-    for (Operation &op : llvm::reverse(body.without_terminator()))
-      if (!isa<tert::RowSumOp>(op) && used.contains(op.getResult(0)))
-        used.insert_range(op.getOperands());
-  }
-  planBlock();
+    : CodeEmitter(step, launch, name), cols(tert::getColsOfReductions(body)),
+      keeping(body, maps, /*keepsValues=*/true),
+      plain(body, maps, /*keepsValues=*/false) {
+  if (plain.getLast() == 0 || cols < kFewestColsOfBlock ||
+      isKeptByWarp(getRunLength(kWarp)))
+    return;
+  planBlock(keeping);
+  if (!rowHasBlock())
+    planBlock(plain);
 }
 
 /// Runs have 16 bytes in the widest type of an element, less if there would be
@@ -227,37 +196,54 @@ int64_t RowCode::getRunLength(int64_t threads) const {
 
 bool RowCode::isKeptByWarp(int64_t length) const {
   const int64_t elements = llvm::divideCeil(cols, kWarp * length) * length;
-  return lastPass > 0 && length > 1 && elements * elementBits <= kKeptBits &&
-         elements * elementCode <= kMostCode;
+  return keeping.getLast() > 0 && length > 1 &&
+         elements * keeping.getKeptBits() <= kKeptBits &&
+         elements * keeping.getCode() <= kMostCode;
 }
 
-void RowCode::planBlock() {
-  keptAt.assign(inputs.size(), -1);
-  if (lastPass == 0 || cols < kFewestColsOfBlock ||
-      isKeptByWarp(getRunLength(kWarp)))
-    return;
+void RowCode::planBlock(const RowPasses &of) {
+  keptAt.clear();
   int64_t bytes = 0;
-  for (auto [i, type] : llvm::enumerate(inputs)) {
-    // All rows read the same elements of a vector along the row.
-    auto map = dyn_cast<AffineBinaryOpExpr>(maps[i].getResult(0));
-    if (isOfRow(body.getArgument(i)) ||
-        (map && map.getKind() == AffineExprKind::Mod &&
-         map.getRHS() == getAffineConstantExpr(cols, b.getContext())))
-      continue;
-    keptAt[i] = bytes;
-    bytes += llvm::alignTo(cols * type.getIntOrFloatBitWidth() / 8, 16);
+  auto keep = [&](Value value) {
+    keptAt[value] = bytes;
+    bytes +=
+        llvm::alignTo(cols * value.getType().getIntOrFloatBitWidth() / 8, 16);
+  };
+  for (auto [argument, map] : llvm::zip(body.getArguments(), maps)) {
+    // All rows read the same elements of a vector along the row, and the last
+    // pass loads what only it uses.
+    auto binary = dyn_cast<AffineBinaryOpExpr>(map.getResult(0));
+    const bool isOfCols =
+        binary && binary.getKind() == AffineExprKind::Mod &&
+        binary.getRHS() == getAffineConstantExpr(cols, b.getContext());
+    if (!isOfRow(argument) && !isOfCols &&
+        (of.firstUseOf(argument) != of.getLast() ||
+         !of.reductionsOf(of.getLast()).empty()))
+      keep(argument);
   }
+  const bool hasInputs = bytes != 0;
+  llvm::for_each(of.getKept(), keep);
   lanesAt = bytes;
-  for ([[maybe_unused]] auto sum : body.getOps<tert::RowSumOp>())
+  for ([[maybe_unused]] auto each : body.getOps<tert::RowReduceOp>())
     bytes += kLanes * 4;
-  if (lanesAt != 0 && bytes <= kMostSharedBytes)
-    sharedBytes = bytes;
+  if (!hasInputs || bytes > kMostSharedBytes)
+    return;
+  ofBlock = &of;
+  sharedBytes = bytes;
 }
 
-SmallVector<tert::RowSumOp> RowCode::sumsOf(unsigned pass) {
-  return llvm::filter_to_vector(
-      body.getOps<tert::RowSumOp>(),
-      [&](tert::RowSumOp sum) { return passes.lookup(sum.getX()) == pass; });
+Value RowCode::startOf(tert::RowReduceOp op) {
+  const bool isSum = op.getKind() == tert::RowReduction::Sum;
+  return LLVM::ConstantOp::create(
+      b, loc,
+      b.getF32FloatAttr(isSum ? 0.0f
+                              : -std::numeric_limits<float>::infinity()));
+}
+
+Value RowCode::combine(tert::RowReduceOp op, Value lane, Value value) {
+  if (op.getKind() == tert::RowReduction::Sum)
+    return LLVM::FAddOp::create(b, loc, lane, value);
+  return intrinsic("llvm.maximum.f32", b.getF32Type(), {lane, value});
 }
 
 void RowCode::computeRowValues(unsigned pass, Value base) {
@@ -266,8 +252,8 @@ void RowCode::computeRowValues(unsigned pass, Value base) {
       rowValues[argument] = load(i, base);
   for (Operation &op : body.without_terminator()) {
     Value result = op.getResult(0);
-    if (isa<tert::RowSumOp>(op) || !isOfRow(result) ||
-        passes.lookup(result) != pass)
+    if (isa<tert::RowReduceOp>(op) || !isOfRow(result) ||
+        passes->readyAfter(result) != pass)
       continue;
     auto operands = llvm::map_to_vector(op.getOperands(), [&](Value operand) {
       return rowValues.lookup(operand);
@@ -294,83 +280,29 @@ Value RowCode::valueOf(Value value, Element &element) {
   return element.values[value] = computeOp(*op, operands, element.index);
 }
 
-/// Whether the exponent of the f32 with `bits` is from -`limit` to before
-/// `limit`.
-Value RowCode::isMild(Value bits, int64_t limit) {
-  const Type i32 = b.getI32Type();
-  Value above =
-      LLVM::SubOp::create(b, loc, bits, number(i32, (127 - limit) << 23));
-  return LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::ult, above,
-                              number(i32, 2 * limit << 23));
-}
-
-Value RowCode::magnitudeOf(Value value) {
-  const Type i32 = b.getI32Type();
-  return LLVM::AndOp::create(b, loc,
-                             LLVM::BitcastOp::create(b, loc, i32, value),
-                             number(i32, 0x7fffffff));
-}
-
 void RowCode::prepareDivisors(unsigned pass) {
-  for (Operation &op : body.without_terminator()) {
-    if (!dividesByRow(op) || !usedBy[pass].contains(op.getResult(0)))
-      continue;
-    Value value = rowValues.lookup(op.getOperand(1));
-    auto [place, isNew] = divisors.try_emplace(op.getOperand(1));
-    if (!isNew)
-      continue;
-    Value one = LLVM::ConstantOp::create(b, loc, b.getF32FloatAttr(1.0f));
-    place->second = {LLVM::FDivOp::create(b, loc, one, value),
-                     LLVM::FNegOp::create(b, loc, value),
-                     isMild(magnitudeOf(value), kMildDivisor)};
-  }
+  for (Operation &op : body.without_terminator())
+    if (dividesByRow(op) && passes->uses(pass, op.getResult(0)) &&
+        !divisors.contains(op.getOperand(1)))
+      divisors[op.getOperand(1)] =
+          prepareDivisor(rowValues.lookup(op.getOperand(1)));
 }
 
-/// A quotient is that of the dividend and the inverse, corrected twice by what
-/// is left of the dividend. The last step is rounded correctly if the inverse
-/// is and nothing was subnormal (Markstein's theorem). Else all elements are
-/// divided again.
 void RowCode::divideByRow(arith::DivFOp op, MutableArrayRef<Element> elements) {
-  const Type f32 = b.getF32Type();
-  const Divisor &divisor = divisors.find(op.getRhs())->second;
-  auto multiplyAdd = [&](Value x, Value y, Value z) {
-    return intrinsic("llvm.fma.f32", f32, {x, y, z});
-  };
-  SmallVector<Value> dividends, quotients;
-  Value areMild = divisor.isMild;
-  for (Element &element : elements) {
-    Value dividend = valueOf(op.getLhs(), element);
-    Value first = LLVM::FMulOp::create(b, loc, dividend, divisor.inverse);
-    Value quotient = first;
-    for (int step = 0; step < 2; ++step) {
-      Value rest = multiplyAdd(divisor.negated, quotient, dividend);
-      quotient = multiplyAdd(rest, divisor.inverse, quotient);
-    }
-    // The corrections lose the sign of a zero.
-    Value magnitude = magnitudeOf(dividend);
-    Value isZero = LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::eq,
-                                        magnitude, number(b.getI32Type(), 0));
-    quotients.push_back(
-        LLVM::SelectOp::create(b, loc, isZero, first, quotient));
-    areMild = LLVM::AndOp::create(
-        b, loc, areMild,
-        LLVM::OrOp::create(b, loc, isZero, isMild(magnitude, kMildDividend)));
-    dividends.push_back(dividend);
-  }
-  quotients = emitUnless(areMild, quotients, [&] {
-    return llvm::map_to_vector(dividends, [&](Value dividend) -> Value {
-      return LLVM::FDivOp::create(b, loc, dividend,
-                                  rowValues.lookup(op.getRhs()));
-    });
-  });
-  for (auto [element, quotient] : llvm::zip(elements, quotients))
+  SmallVector<Value> dividends =
+      llvm::map_to_vector(elements, [&](Element &element) {
+        return valueOf(op.getLhs(), element);
+      });
+  SmallVector<Value> quotients =
+      divide(dividends, divisors.lookup(op.getRhs()));
+  for (auto [element, quotient] : llvm::zip_equal(elements, quotients))
     element.values[op] = quotient;
 }
 
 void RowCode::emitHostBody(Value begin, Value end) {
   const Type ptr = LLVM::LLVMPointerType::get(b.getContext());
   SmallVector<Value> lanes;
-  for ([[maybe_unused]] auto sum : body.getOps<tert::RowSumOp>())
+  for ([[maybe_unused]] auto each : body.getOps<tert::RowReduceOp>())
     lanes.push_back(
         LLVM::AllocaOp::create(b, loc, ptr, b.getF32Type(), wide(kLanes)));
   emitLoop(begin, end, cols, {},
@@ -383,12 +315,13 @@ void RowCode::emitHostBody(Value begin, Value end) {
 void RowCode::emitHostRow(Value base, ValueRange lanes) {
   const Type f32 = b.getF32Type();
   rowValues.clear();
-  for (unsigned pass = 0; pass <= lastPass; ++pass) {
+  passes = &plain;
+  for (unsigned pass = 0; pass <= passes->getLast(); ++pass) {
     computeRowValues(pass, base);
-    SmallVector<tert::RowSumOp> sums = sumsOf(pass);
-    for (auto [sum, lane] : llvm::zip(sums, lanes))
-      call("te_scalar_clear_lanes", LLVM::LLVMVoidType::get(b.getContext()),
-           lane);
+    SmallVector<tert::RowReduceOp> reductions = passes->reductionsOf(pass);
+    for (auto [op, lane] : llvm::zip(reductions, lanes))
+      call("te_scalar_set_lanes", LLVM::LLVMVoidType::get(b.getContext()),
+           {lane, startOf(op)});
     emitLoop(wide(0), wide(cols), 1, {},
              [&](Value col, ValueRange) -> SmallVector<Value> {
                Element element(add(base, col));
@@ -396,26 +329,27 @@ void RowCode::emitHostRow(Value base, ValueRange lanes) {
                  if (!isOfRow(argument))
                    element.values[argument] = load(i, element.index);
                Value lane = LLVM::URemOp::create(b, loc, col, wide(kLanes));
-               for (auto [sum, first] : llvm::zip(sums, lanes)) {
+               for (auto [op, first] : llvm::zip(reductions, lanes)) {
                  Value place = at(first, f32, lane);
                  Value before = LLVM::LoadOp::create(b, loc, f32, place);
                  LLVM::StoreOp::create(
-                     b, loc,
-                     LLVM::FAddOp::create(b, loc, before,
-                                          valueOf(sum.getX(), element)),
+                     b, loc, combine(op, before, valueOf(op.getX(), element)),
                      place);
                }
-               if (pass == lastPass)
+               if (pass == passes->getLast())
                  for (auto [i, value] :
                       llvm::enumerate(body.getTerminator()->getOperands()))
                    if (!isOutputOfRow(i))
                      store(i, element.index, valueOf(value, element));
                return {};
              });
-    for (auto [sum, lane] : llvm::zip(sums, lanes))
-      rowValues[sum] = call("te_scalar_sum_of_lanes", f32, lane);
+    for (auto [op, lane] : llvm::zip(reductions, lanes))
+      rowValues[op] = call(op.getKind() == tert::RowReduction::Sum
+                               ? "te_scalar_sum_of_lanes"
+                               : "te_scalar_max_of_lanes",
+                           f32, lane);
   }
-  computeRowValues(lastPass + 1, base);
+  computeRowValues(passes->getLast() + 1, base);
   storeRowOutputs(base);
 }
 
@@ -453,52 +387,55 @@ auto RowCode::loadRuns(Value base, Value begin, Value thread, int64_t length,
       run.col = LLVM::SMinOp::create(b, loc, run.col, wide(cols - length));
     }
     run.index = add(base, run.col);
+    for (int64_t k = 0; k < length; ++k)
+      run.elements.emplace_back(add(run.index, wide(k)));
+    auto set = [&](Value value, Value vector) {
+      for (auto [k, element] : llvm::enumerate(run.elements))
+        element.values[value] = extract(vector, k);
+    };
     for (auto [i, argument] : llvm::enumerate(body.getArguments()))
-      run.loaded.push_back(
-          isOfRow(argument) ? Value()
-          : hasKeptInputs && keptAt[i] >= 0
-              ? LLVM::LoadOp::create(b, loc, VectorType::get(length, inputs[i]),
-                                     sharedAt(keptAt[i], inputs[i], run.col),
-                                     alignmentOf(length, inputs[i]))
-              : loadVector(i, run.index, length));
+      if (!isOfRow(argument) && !(hasKeptInputs && keptAt.contains(argument)))
+        set(argument, loadVector(i, run.index, length));
+    if (!hasKeptInputs)
+      continue;
+    for (auto [value, place] : keptAt)
+      if (isa<BlockArgument>(value) || passes->firstUseOf(value) < pass) {
+        const Type type = value.getType();
+        set(value, LLVM::LoadOp::create(b, loc, VectorType::get(length, type),
+                                        sharedAt(place, type, run.col),
+                                        alignmentOf(length, type)));
+      }
   }
   return loaded;
 }
 
-void RowCode::useRuns(ArrayRef<Run> runs, unsigned pass, int64_t length,
+void RowCode::useRuns(MutableArrayRef<Run> runs, int64_t length,
                       SmallVectorImpl<Value> &lanes) {
-  SmallVector<tert::RowSumOp> sums = sumsOf(pass);
+  SmallVector<tert::RowReduceOp> reductions = passes->reductionsOf(pass);
   const int64_t lanesOfThread = kLanes / threads;
-  Value zero = LLVM::ConstantOp::create(b, loc, b.getF32FloatAttr(0.0f));
   for (auto [r, run] : llvm::enumerate(runs)) {
-    SmallVector<Value> results = emptyVectors(length);
-    SmallVector<Element> elements;
-    for (int64_t k = 0; k < length; ++k) {
-      Element &element = elements.emplace_back(add(run.index, wide(k)));
-      for (auto [argument, vector] : llvm::zip(body.getArguments(), run.loaded))
-        if (vector)
-          element.values[argument] = extract(vector, k);
-    }
     for (Operation &op : body.without_terminator())
-      if (dividesByRow(op) && usedBy[pass].contains(op.getResult(0)))
-        divideByRow(cast<arith::DivFOp>(op), elements);
-    for (auto [k, element] : llvm::enumerate(elements)) {
-      for (auto [s, sum] : llvm::enumerate(sums)) {
+      if (dividesByRow(op) && passes->uses(pass, op.getResult(0)))
+        divideByRow(cast<arith::DivFOp>(op), run.elements);
+    SmallVector<Value> results = emptyVectors(length);
+    for (auto [k, element] : llvm::enumerate(run.elements)) {
+      for (auto [s, op] : llvm::enumerate(reductions)) {
         Value &lane =
             lanes[s * lanesOfThread + (r * length + k) % lanesOfThread];
-        Value value = valueOf(sum.getX(), element);
+        Value value = valueOf(op.getX(), element);
         // A lane is never -0, so that adding 0 does not change it.
         if (run.inRow)
-          value = LLVM::SelectOp::create(b, loc, run.inRow, value, zero);
-        lane = LLVM::FAddOp::create(b, loc, lane, value);
+          value = LLVM::SelectOp::create(b, loc, run.inRow, value, startOf(op));
+        lane = combine(op, lane, value);
       }
-      if (pass == lastPass)
+      if (pass == passes->getLast())
         for (auto [i, value] :
              llvm::enumerate(body.getTerminator()->getOperands()))
           if (!isOutputOfRow(i))
             results[i] = insert(results[i], valueOf(value, element), k);
     }
-    if (pass != lastPass)
+    keepValues(run);
+    if (pass != passes->getLast())
       continue;
     auto storeResults = [&] {
       for (auto [i, vector] : llvm::enumerate(results))
@@ -512,22 +449,39 @@ void RowCode::useRuns(ArrayRef<Run> runs, unsigned pass, int64_t length,
   }
 }
 
+/// A run of a block has one element when something is kept. Behind the row, it
+/// is the last one again, with the same value.
+void RowCode::keepValues(Run &run) {
+  for (Element &element : run.elements) {
+    for (Value value : passes->getKept())
+      if (hasKeptInputs && passes->firstUseOf(value) == pass)
+        LLVM::StoreOp::create(
+            b, loc, element.values.lookup(value),
+            sharedAt(keptAt.lookup(value), value.getType(), run.col));
+    // Other values are computed again, so that they take no registers.
+    for (Operation &op : body.without_terminator())
+      if (!passes->isKept(op.getResult(0)))
+        element.values.erase(op.getResult(0));
+  }
+}
+
 /// A halving tree over all lanes. Lane k of a thread is lane
 /// (k / length) * 32 * length + thread * length + k % length.
-Value RowCode::sumOfWarp(MutableArrayRef<Value> lanes, int64_t length) {
+Value RowCode::reduceWarp(tert::RowReduceOp op, MutableArrayRef<Value> lanes,
+                          int64_t length) {
   const Type f32 = b.getF32Type(), i32 = b.getI32Type();
   for (int64_t stride = kLanes / 2; stride != 0; stride /= 2) {
     const bool isInThread = stride >= kWarp * length || stride < length;
     const int64_t distance = stride < length ? stride : stride / kWarp;
-    const int64_t sums = isInThread ? distance : length;
-    for (int64_t k = 0; k < sums; ++k) {
+    const int64_t pairs = isInThread ? distance : length;
+    for (int64_t k = 0; k < pairs; ++k) {
       Value other =
           isInThread
               ? lanes[k + distance]
               : intrinsic("llvm.nvvm.shfl.sync.bfly.f32", f32,
                           {number(i32, -1), lanes[k],
                            number(i32, stride / length), number(i32, 31)});
-      lanes[k] = LLVM::FAddOp::create(b, loc, lanes[k], other);
+      lanes[k] = combine(op, lanes[k], other);
     }
   }
   return lanes.front();
@@ -535,7 +489,7 @@ Value RowCode::sumOfWarp(MutableArrayRef<Value> lanes, int64_t length) {
 
 int64_t RowCode::getRunsAtATime(int64_t length) const {
   auto isSmall = [&](int64_t runs) {
-    return runs * length * elementCode <= kMostCode;
+    return runs * length * passes->getCode() <= kMostCode;
   };
   if (rowHasBlock() && cols % (threads * length) == 0) {
     const int64_t all = cols / (threads * length);
@@ -551,42 +505,44 @@ int64_t RowCode::getRunsAtATime(int64_t length) const {
   return std::max(runs, kLanes / threads / length);
 }
 
-SmallVector<Value> RowCode::emitRuns(
-    Value base, Value thread, int64_t length, ValueRange initial,
-    function_ref<SmallVector<Value>(ArrayRef<Run>, ValueRange)> use) {
+SmallVector<Value> RowCode::emitRuns(Value base, Value thread, int64_t length,
+                                     ValueRange initial, UseRuns use) {
   const int64_t runs = getRunsAtATime(length),
                 together = runs * threads * length;
   return emitLoop(wide(0), wide(cols), together, initial,
                   [&](Value begin, ValueRange before) {
-                    return use(loadRuns(base, begin, thread, length, runs,
-                                        cols % together == 0 ? together : 0),
-                               before);
+                    SmallVector<Run> loaded =
+                        loadRuns(base, begin, thread, length, runs,
+                                 cols % together == 0 ? together : 0);
+                    return use(loaded, before);
                   });
 }
 
 void RowCode::emitWarp(Value base, Value thread, int64_t length) {
+  const bool isKept = isKeptByWarp(length);
+  passes = isKept ? &keeping : &plain;
   rowValues.clear();
   divisors.clear();
   SmallVector<Run> kept;
-  if (isKeptByWarp(length))
+  if (isKept)
     kept = loadRuns(base, wide(0), thread, length,
                     llvm::divideCeil(cols, kWarp * length), cols);
-  Value zero = LLVM::ConstantOp::create(b, loc, b.getF32FloatAttr(0.0f));
-  for (unsigned pass = 0; pass <= lastPass; ++pass) {
+  for (pass = 0; pass <= passes->getLast(); ++pass) {
     computeRowValues(pass, base);
     prepareDivisors(pass);
-    SmallVector<tert::RowSumOp> sums = sumsOf(pass);
-    SmallVector<Value> lanes(sums.size() * kLanesOfThread, zero);
-    auto use = [&](ArrayRef<Run> runs, ValueRange before) {
+    SmallVector<Value> lanes;
+    for (tert::RowReduceOp op : passes->reductionsOf(pass))
+      lanes.append(kLanesOfThread, startOf(op));
+    auto use = [&](MutableArrayRef<Run> runs, ValueRange before) {
       SmallVector<Value> after(before);
-      useRuns(runs, pass, length, after);
+      useRuns(runs, length, after);
       return after;
     };
-    lanes = kept.empty() ? emitRuns(base, thread, length, lanes, use)
-                         : use(kept, lanes);
-    for (auto [s, sum] : llvm::enumerate(sums))
-      rowValues[sum] = sumOfWarp(
-          MutableArrayRef(lanes).slice(s * kLanesOfThread, kLanesOfThread),
+    lanes =
+        isKept ? use(kept, lanes) : emitRuns(base, thread, length, lanes, use);
+    for (auto [s, op] : llvm::enumerate(passes->reductionsOf(pass)))
+      rowValues[op] = reduceWarp(
+          op, MutableArrayRef(lanes).slice(s * kLanesOfThread, kLanesOfThread),
           length);
   }
   finishRow(base, thread);
@@ -599,15 +555,21 @@ Value RowCode::sharedAt(int64_t bytes, Type type, Value index) {
 
 void RowCode::keepInputs(Value base, Value thread, int64_t length) {
   emitRuns(base, thread, length, {},
-           [&](ArrayRef<Run> runs, ValueRange) -> SmallVector<Value> {
-             for (const Run &run : runs) {
+           [&](MutableArrayRef<Run> runs, ValueRange) -> SmallVector<Value> {
+             for (Run &run : runs) {
                auto keep = [&] {
-                 for (auto [i, vector] : llvm::enumerate(run.loaded))
-                   if (keptAt[i] >= 0)
-                     LLVM::StoreOp::create(
-                         b, loc, vector,
-                         sharedAt(keptAt[i], inputs[i], run.col),
-                         alignmentOf(length, inputs[i]));
+                 for (auto [value, place] : keptAt) {
+                   if (!isa<BlockArgument>(value))
+                     continue;
+                   const Type type = value.getType();
+                   Value vector = LLVM::PoisonOp::create(
+                       b, loc, VectorType::get(length, type));
+                   for (auto [k, element] : llvm::enumerate(run.elements))
+                     vector = insert(vector, element.values.lookup(value), k);
+                   LLVM::StoreOp::create(b, loc, vector,
+                                         sharedAt(place, type, run.col),
+                                         alignmentOf(length, type));
+                 }
                };
                run.inRow ? emitIf(run.inRow, keep) : keep();
              }
@@ -616,51 +578,54 @@ void RowCode::keepInputs(Value base, Value thread, int64_t length) {
 }
 
 void RowCode::emitBlock(Value base, Value thread, int64_t length) {
+  passes = ofBlock;
   rowValues.clear();
   divisors.clear();
   shared = getSharedMemory();
   hasKeptInputs = false;
+  pass = 0;
   keepInputs(base, thread, length);
   emitBarrier();
   hasKeptInputs = true;
   const Type f32 = b.getF32Type();
-  Value zero = LLVM::ConstantOp::create(b, loc, b.getF32FloatAttr(0.0f));
-  int64_t lanesOfSum = lanesAt;
-  for (unsigned pass = 0; pass <= lastPass; ++pass) {
+  int64_t lanesOfOp = lanesAt;
+  for (; pass <= passes->getLast(); ++pass) {
     computeRowValues(pass, base);
     prepareDivisors(pass);
-    SmallVector<tert::RowSumOp> sums = sumsOf(pass);
-    // A thread has the elements of its lane, or runs if nothing is added.
-    const int64_t lengthOfPass = sums.empty() ? length : 1;
-    SmallVector<Value> lanes = emitRuns(
-        base, thread, lengthOfPass, SmallVector<Value>(sums.size(), zero),
-        [&](ArrayRef<Run> runs, ValueRange before) {
-          SmallVector<Value> after(before);
-          useRuns(runs, pass, lengthOfPass, after);
-          return after;
-        });
+    SmallVector<tert::RowReduceOp> reductions = passes->reductionsOf(pass);
+    // A thread has the elements of its lane, or runs if nothing is reduced.
+    const int64_t lengthOfPass = reductions.empty() ? length : 1;
+    SmallVector<Value> lanes = llvm::map_to_vector(
+        reductions, [&](tert::RowReduceOp op) { return startOf(op); });
+    lanes = emitRuns(base, thread, lengthOfPass, lanes,
+                     [&](MutableArrayRef<Run> runs, ValueRange before) {
+                       SmallVector<Value> after(before);
+                       useRuns(runs, lengthOfPass, after);
+                       return after;
+                     });
     for (auto [s, lane] : llvm::enumerate(lanes))
       LLVM::StoreOp::create(b, loc, lane,
-                            sharedAt(lanesOfSum + s * kLanes * 4, f32, thread));
-    if (!sums.empty())
+                            sharedAt(lanesOfOp + s * kLanes * 4, f32, thread));
+    if (!reductions.empty())
       emitBarrier();
-    // Each warp adds all lanes, of which a thread has every 32nd.
+    // Each warp reduces all lanes, of which a thread has every 32nd.
     Value first = LLVM::AndOp::create(b, loc, thread, wide(kWarp - 1));
-    for (tert::RowSumOp sum : sums) {
+    for (tert::RowReduceOp op : reductions) {
       SmallVector<Value> all;
       for (int64_t k = 0; k < kLanesOfThread; ++k)
         all.push_back(LLVM::LoadOp::create(
             b, loc, f32,
-            sharedAt(lanesOfSum, f32, add(first, wide(k * kWarp)))));
-      rowValues[sum] = sumOfWarp(all, 1);
-      lanesOfSum += kLanes * 4;
+            sharedAt(lanesOfOp, f32, add(first, wide(k * kWarp)))));
+      rowValues[op] = reduceWarp(op, all, 1);
+      lanesOfOp += kLanes * 4;
     }
   }
+  hasKeptInputs = false;
   finishRow(base, thread);
 }
 
 void RowCode::finishRow(Value base, Value thread) {
-  computeRowValues(lastPass + 1, base);
+  computeRowValues(passes->getLast() + 1, base);
   Value isFirst =
       LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::eq, thread, wide(0));
   if (llvm::any_of(llvm::seq<unsigned>(0, outputs.size()),

@@ -80,16 +80,16 @@ func.func @dropout(%x: !tert.buffer<128>, %state: !tert.buffer<8>, %y: !tert.buf
   return
 }
 
-// CHECK-LABEL: func.func @row_sum
-func.func @row_sum(%in: !tert.buffer<32768>, %y: !tert.buffer<8>) {
+// CHECK-LABEL: func.func @row_reduce
+func.func @row_reduce(%in: !tert.buffer<32768>, %y: !tert.buffer<8>) {
   %none = tert.null : !tert.buffer<0>
   tert.launch "generated" {count = 8192 : i64, function = 0 : i64} (%in, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none)
     maps [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0 floordiv 4096)>]
     : !tert.buffer<32768>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<8>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
   ^bb0(%x: f32):
-    // CHECK: tert.row_sum %{{.*}} {cols = 4096 : i64}
-    %sum = tert.row_sum %x {cols = 4096 : i64}
-    tert.yield %sum : f32
+    // CHECK: tert.row_reduce maximum %{{.*}} {cols = 4096 : i64}
+    %max = tert.row_reduce maximum %x {cols = 4096 : i64}
+    tert.yield %max : f32
   }
   return
 }

@@ -148,7 +148,7 @@ func.func @launch_c7_op(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
   tert.launch "generated" {count = 64 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none)
     : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
   ^bb0(%in: f32):
-    // expected-error @below {{expected generated code to be arith and math ops on f32, conversions between f32 and bf16 or f16, tert.dropout and tert.row_sum, but got 'math.atan'}}
+    // expected-error @below {{expected generated code to be arith and math ops on f32, conversions between f32 and bf16 or f16, tert.dropout and tert.row_reduce, but got 'math.atan'}}
     %out = math.atan %in : f32
     tert.yield %out : f32
   }
@@ -162,7 +162,7 @@ func.func @launch_c7_condition(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
     : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
   ^bb0(%in: f32):
     %holds = arith.cmpf olt, %in, %in : f32
-    // expected-error @below {{expected generated code to be arith and math ops on f32, conversions between f32 and bf16 or f16, tert.dropout and tert.row_sum, but got 'arith.select'}}
+    // expected-error @below {{expected generated code to be arith and math ops on f32, conversions between f32 and bf16 or f16, tert.dropout and tert.row_reduce, but got 'arith.select'}}
     %out = arith.select %holds, %holds, %holds : i1
     tert.yield %in : f32
   }
@@ -207,26 +207,26 @@ func.func @launch_c7_reach(%x: !tert.buffer<32>, %y: !tert.buffer<256>) {
 }
 
 // -----
-func.func @row_sum_c1(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
+func.func @row_reduce_c1(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
   %none = tert.null : !tert.buffer<0>
   tert.launch "generated" {count = 64 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none)
     : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
   ^bb0(%in: f32):
     // expected-error @below {{expected 'cols' to be from 1 to 16777216 and to divide 'count' (64), but got 48}}
-    %sum = tert.row_sum %in {cols = 48 : i64}
+    %sum = tert.row_reduce sum %in {cols = 48 : i64}
     tert.yield %sum : f32
   }
   return
 }
 
 // -----
-func.func @row_sum_c1_negative(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
+func.func @row_reduce_c1_negative(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
   %none = tert.null : !tert.buffer<0>
   tert.launch "generated" {count = 64 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none)
     : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
   ^bb0(%in: f32):
     // expected-error @below {{expected 'cols' to be from 1 to 16777216 and to divide 'count' (64), but got -32}}
-    %sum = tert.row_sum %in {cols = -32 : i64}
+    %sum = tert.row_reduce sum %in {cols = -32 : i64}
     tert.yield %sum : f32
   }
   return
@@ -248,14 +248,14 @@ func.func @launch_c8_in_place_identity(%x: !tert.buffer<256>, %b: !tert.buffer<2
 }
 
 // -----
-func.func @row_sum_c1_different(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
+func.func @row_reduce_c1_different(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
   %none = tert.null : !tert.buffer<0>
   tert.launch "generated" {count = 64 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none)
     : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
   ^bb0(%in: f32):
-    %sum = tert.row_sum %in {cols = 32 : i64}
+    %sum = tert.row_reduce sum %in {cols = 32 : i64}
     // expected-error @below {{expected 'cols' to be that of the first sum (32), but got 16}}
-    %other = tert.row_sum %sum {cols = 16 : i64}
+    %other = tert.row_reduce sum %sum {cols = 16 : i64}
     tert.yield %other : f32
   }
   return
@@ -269,7 +269,7 @@ func.func @launch_c8_output(%x: !tert.buffer<256>, %y: !tert.buffer<8>) {
     maps [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0 floordiv 32)>]
     : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<8>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
   ^bb0(%in: f32):
-    %sum = tert.row_sum %in {cols = 32 : i64}
+    %sum = tert.row_reduce sum %in {cols = 32 : i64}
     %out = arith.addf %sum, %in : f32
     tert.yield %out : f32
   }

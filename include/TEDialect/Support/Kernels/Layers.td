@@ -200,28 +200,3 @@ def rms_norm_backward : Kernel<Layers> {
   let Reuses = [MayReuse<"dx", "addend">];
   let Workspace = "columnSumBytes(rows, cols, kStripSumRows)";
 }
-
-def softmax : Kernel<Layers> {
-  let Description = [{
-    y = e * (1 / sum) per row, with s = scale * x, e = exp(s - max), max the
-    largest s that is no NaN (-inf if there is none) and sum the lane sum of e
-    (acc = acc + e). Every step is rounded to f32, and then y to its type. A row
-    with a NaN or +inf in s, and a row of -inf, is NaN; any other -inf gives 0.
-  }];
-  let Parameters = (parameters Dim:$rows, Dim:$cols, WideType:$type, Finite:$scale);
-  let Buffers = (buffers In<["rows", "cols"], "type">:$x, Out<["rows", "cols"], "type">:$y);
-  let Relations = [Fits<"rows", "cols">];
-  let Reuses = [MayReuse<"y", "x">];
-}
-
-def softmax_backward : Kernel<Layers> {
-  let Description = [{
-    dx = (scale * y) * (dy - sum) per row, with sum the lane sum of acc =
-    fmaf(dy, y, acc), in f32, rounded once.
-  }];
-  let Parameters = (parameters Dim:$rows, Dim:$cols, WideType:$type, Finite:$scale);
-  let Buffers = (buffers In<["rows", "cols"], "type">:$dy, In<["rows", "cols"], "type">:$y,
-                         Out<["rows", "cols"], "type">:$dx);
-  let Relations = [Fits<"rows", "cols">];
-  let Reuses = [MayReuse<"dx", "dy">, MayReuse<"dx", "y">];
-}

@@ -85,9 +85,10 @@ def FormRegionsPass : Pass<"te-form-regions", "func::FuncOp"> {
     each input is read once. The result of every op is still rounded to its type, so that
     no bit changes.
 
-    Sums of `linalg.reduce` are brought into a form that has a kernel. If a region has the
+    `te.softmax` and its gradient become ops on elements and rows. Sums of
+    `linalg.reduce` are brought into a form that has a kernel. If a region has the
     operand of a sum of rows, of 32 elements or more, or reads its result, the sum is a
-    `tert.row_sum` in it; ops with an element for each row may then be part of it, too. The
+    `tert.row_reduce` in it; ops with an element for each row may then be part of it, too. The
     result of such an op has the map `d0 floordiv cols`.
 
     The region of an operand is merged with its
@@ -119,7 +120,9 @@ def FormRegionsPass : Pass<"te-form-regions", "func::FuncOp"> {
     Option<"merge", "merge", "bool", "true",
            "merge ops; otherwise each one is a region of its own">
   ];
-  let dependentDialects = ["::mlir::linalg::LinalgDialect",
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mlir::linalg::LinalgDialect",
+                           "::mlir::math::MathDialect",
                            "::mlir::tensor::TensorDialect",
                            "::mlir::tert::TERTDialect"];
   let statistics = [

@@ -24,8 +24,8 @@ bool tert::isUniform(AffineExpr expr, int64_t length) {
          isUniform(binary.getRHS(), length);
 }
 
-int64_t tert::getColsOfSums(Block &body) {
-  auto sums = body.getOps<RowSumOp>();
+int64_t tert::getColsOfReductions(Block &body) {
+  auto sums = body.getOps<RowReduceOp>();
   return sums.empty() ? 0 : (*sums.begin()).getCols();
 }
 
@@ -36,7 +36,7 @@ AffineMap tert::getMapOfRows(int64_t cols, MLIRContext *context) {
 llvm::DenseSet<Value> tert::getValuesOfRows(Block &body,
                                             ArrayRef<AffineMap> maps) {
   llvm::DenseSet<Value> values;
-  const int64_t cols = getColsOfSums(body);
+  const int64_t cols = getColsOfReductions(body);
   if (cols == 0)
     return values;
   for (auto [argument, map] : llvm::zip(body.getArguments(), maps))
@@ -44,10 +44,10 @@ llvm::DenseSet<Value> tert::getValuesOfRows(Block &body,
       values.insert(argument);
   // A dropout depends on the number of the element.
   for (Operation &op : body.without_terminator())
-    if (isa<RowSumOp>(op) || (!isa<DropoutOp>(op) &&
-                              llvm::all_of(op.getOperands(), [&](Value value) {
-                                return values.contains(value);
-                              })))
+    if (isa<RowReduceOp>(op) ||
+        (!isa<DropoutOp>(op) &&
+         llvm::all_of(op.getOperands(),
+                      [&](Value value) { return values.contains(value); })))
       values.insert(op.getResult(0));
   return values;
 }
@@ -66,7 +66,7 @@ SmallVector<AffineMap> LaunchOp::getMapsOfBuffers() {
 /// An op that code can be generated for: arithmetic on f32, choices between two
 /// f32, conversions, and random factors.
 static bool isScalarCode(Operation &op) {
-  if (isa<DropoutOp, RowSumOp>(op))
+  if (isa<DropoutOp, RowReduceOp>(op))
     return true;
   auto isFloat = [](Type type) {
     return type.isF32() || type.isBF16() || type.isF16();
@@ -124,15 +124,15 @@ static std::optional<int64_t> maximumOf(AffineExpr expr, int64_t last) {
 
 /// Sums are of rows of one length, and outputs that have an element for each
 /// row have one value in it.
-static LogicalResult verifySums(LaunchOp op, int64_t count) {
+static LogicalResult verifyReductions(LaunchOp op, int64_t count) {
   Block &body = op.getBody().front();
-  const int64_t cols = getColsOfSums(body);
-  // row_sum-c1
-  for (RowSumOp sum : body.getOps<RowSumOp>()) {
+  const int64_t cols = getColsOfReductions(body);
+  // row_reduce-c1
+  for (RowReduceOp sum : body.getOps<RowReduceOp>()) {
     const int64_t given = sum.getCols();
-    if (given < 1 || given > kMostColsOfSum || count % given != 0)
+    if (given < 1 || given > kMostColsOfReduction || count % given != 0)
       return sum.emitOpError()
-             << "expected 'cols' to be from 1 to " << kMostColsOfSum
+             << "expected 'cols' to be from 1 to " << kMostColsOfReduction
              << " and to divide 'count' (" << count << "), but got " << given;
     if (given != cols)
       return sum.emitOpError()
@@ -184,7 +184,7 @@ LogicalResult tert::verifyBody(LaunchOp op, const KernelInfo &kernel) {
       return each.emitOpError()
              << "expected generated code to be arith and math ops on f32, "
                 "conversions between f32 and bf16 or f16, tert.dropout and "
-                "tert.row_sum, but got '"
+                "tert.row_reduce, but got '"
              << each.getName() << "'";
   const int64_t count =
       cast<IntegerAttr>(op.getParameters().get("count")).getInt();
@@ -231,7 +231,7 @@ LogicalResult tert::verifyBody(LaunchOp op, const KernelInfo &kernel) {
     if (failed(verifySize(type, buffer, count == 0 ? 0 : *last + 1)))
       return failure();
   }
-  return verifySums(op, count);
+  return verifyReductions(op, count);
 }
 
 bool LaunchOp::mayShare(unsigned input, unsigned output) {

@@ -1,7 +1,7 @@
-"""Random programs with sums of rows have the same bits in one launch and in a launch for each op.
+"""Random programs with reductions of rows have the same bits in one launch and in a launch for each op.
 
-A program computes with elements of a matrix, of a row of numbers and of a column of them, in bf16, f16 and f32, and sums rows
-between. Inputs include zeros, -0, subnormal numbers, infinity and NaN. The gradients are compared as well. Which NaN a result
+A program computes with elements of a matrix, of a row of numbers and of a column of them, in bf16, f16 and f32, with sums of rows
+and softmax between. Inputs include zeros, -0, subnormal numbers, infinity and NaN. The gradients are compared as well. Which NaN a result
 is depends on the order of operands that a compiler chooses, so NaNs are made alike before arrays are compared.
 """
 
@@ -78,9 +78,14 @@ class Program:
         return str(self.rng.choice([name for name, (kind, _) in self.values.items() if kind in kinds]))
 
     def step(self):
-        rng, kind = self.rng, self.rng.choice(["sum", "unary", "binary", "row", "spread", "binary"])
+        rng, kind = self.rng, self.rng.choice(["sum", "softmax", "unary", "binary", "row", "spread", "binary"])
         if kind == "sum":
             self.sum(self.draw("elements"))
+        elif kind == "softmax":
+            name = self.draw("elements")
+            element = self.values[name][1]
+            scale = rng.choice(["", " {scale = 0.125 : f32}"])
+            self.emit(f"te.softmax %{name}{scale} : {self.type_of('elements', element)}", "elements", element)
         elif kind == "spread":
             self.broadcast(self.draw("rows", "cols", "elements"))
         else:

@@ -158,18 +158,6 @@ func.func @layer_norm(%x: tensor<8x64xf32> {te.name = "x"}, %g: tensor<64xf32> {
 
 // -----
 
-// y dies when dx is made, which takes its memory.
-// CHECK-LABEL: func.func @softmax
-func.func @softmax(%x: tensor<8x64xbf16> {te.name = "x"}, %dy: tensor<8x64xbf16> {te.name = "dy"}) -> tensor<8x64xbf16> {
-  // CHECK-NEXT: tert.launch "softmax" {cols = 64 : i64, rows = 8 : i64, scale = 1.250000e-01 : f32, type = 1 : i32}(%arg0, %arg2)
-  %y = te.softmax %x {scale = 0.125 : f32} : tensor<8x64xbf16>
-  // CHECK-NEXT: tert.launch "softmax_backward" {cols = 64 : i64, rows = 8 : i64, scale = 1.250000e-01 : f32, type = 1 : i32}(%arg1, %arg2, %arg2)
-  %dx = te.softmax_backward %dy, %y {scale = 0.125 : f32} : tensor<8x64xbf16>
-  return %dx : tensor<8x64xbf16>
-}
-
-// -----
-
 // After inlining, the private function has no callers.
 // CHECK-NOT: @original
 func.func private @original(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {

@@ -317,7 +317,7 @@ func.func @unused(%x: tensor<4x8xbf16> {te.name = "x"}, %used: tensor<4xf32> {te
 // CHECK: linalg.generic {{.*}} ins(%{{.*}} : tensor<256xbf16>) outs(%{{.*}}, %{{.*}} : tensor<4xf32>, tensor<256xbf16>)
 // CHECK: %[[W:.*]] = arith.extf
 // CHECK: %[[Q:.*]] = arith.mulf %[[W]], %[[W]]
-// CHECK: %[[S:.*]] = tert.row_sum %[[Q]] {cols = 64 : i64}
+// CHECK: %[[S:.*]] = tert.row_reduce sum %[[Q]] {cols = 64 : i64}
 // CHECK: %[[R:.*]] = math.sqrt %[[S]]
 // CHECK: arith.divf %[[W]], %[[R]]
 // LAUNCH-LABEL: func.func @normalized
@@ -339,10 +339,49 @@ func.func @normalized(%x: tensor<4x64xbf16> {te.name = "x"})
 
 // -----
 
+// A softmax, also of short rows, is ops on elements and rows, and so one launch with the ops around it.
+// CHECK-LABEL: func.func @softmax
+// CHECK: linalg.generic {{.*}} ins(%{{.*}}, %{{.*}} : tensor<64xbf16>, tensor<64xbf16>) outs(%{{.*}} : tensor<64xbf16>)
+// CHECK: %[[A:.*]] = arith.addf
+// CHECK: arith.truncf %[[A]]
+// CHECK: %[[S:.*]] = arith.mulf
+// CHECK: %[[MAX:.*]] = tert.row_reduce maximum %[[S]] {cols = 16 : i64}
+// CHECK: %[[B:.*]] = arith.subf %[[S]], %[[MAX]]
+// CHECK: %[[E:.*]] = math.exp %[[B]]
+// CHECK: %[[SUM:.*]] = tert.row_reduce sum %[[E]] {cols = 16 : i64}
+// CHECK: %[[I:.*]] = arith.divf %{{.*}}, %[[SUM]]
+// CHECK: arith.mulf %[[E]], %[[I]]
+// CHECK-NOT: linalg.generic
+func.func @softmax(%x: tensor<4x16xbf16> {te.name = "x"}, %b: tensor<4x16xbf16> {te.name = "b"}) -> (tensor<4x16xbf16> {te.name = "y"}) {
+  %s = arith.addf %x, %b : tensor<4x16xbf16>
+  %y = te.softmax %s {scale = 0.125 : f32} : tensor<4x16xbf16>
+  return %y : tensor<4x16xbf16>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @softmax_backward
+// CHECK: %[[P:.*]] = arith.mulf
+// CHECK: %[[SUM:.*]] = tert.row_reduce sum %[[P]] {cols = 16 : i64}
+// CHECK: arith.subf %{{.*}}, %[[SUM]]
+// CHECK-NOT: linalg.generic
+// CHECK-LABEL: func.func @empty_softmax
+// CHECK: arith.constant dense<0.000000e+00> : tensor<0x16xbf16>
+func.func @softmax_backward(%dy: tensor<4x16xbf16> {te.name = "dy"}, %y: tensor<4x16xbf16> {te.name = "y"}) -> (tensor<4x16xbf16> {te.name = "dx"}) {
+  %dx = te.softmax_backward %dy, %y : tensor<4x16xbf16>
+  return %dx : tensor<4x16xbf16>
+}
+func.func @empty_softmax(%x: tensor<0x16xbf16> {te.name = "x"}) -> (tensor<0x16xbf16> {te.name = "y"}) {
+  %y = te.softmax %x : tensor<0x16xbf16>
+  return %y : tensor<0x16xbf16>
+}
+
+// -----
+
 // A sum that nothing can join has a kernel, as have sums of short rows.
 // CHECK-LABEL: func.func @alone
 // CHECK-COUNT-2: linalg.reduce
-// CHECK-NOT: tert.row_sum
+// CHECK-NOT: tert.row_reduce
 func.func @alone(%x: tensor<4x64xf32> {te.name = "x"}, %z: tensor<64x4xf32> {te.name = "z"})
     -> (tensor<4xf32> {te.name = "a"}, tensor<64xf32> {te.name = "b"}) {
   %zero = arith.constant dense<0.0> : tensor<4xf32>
@@ -358,10 +397,10 @@ func.func @alone(%x: tensor<4x64xf32> {te.name = "x"}, %z: tensor<64x4xf32> {te.
 // A row is not computed before a launch between that reads its sum.
 // CHECK-LABEL: func.func @between
 // CHECK: linalg.generic
-// CHECK: tert.row_sum
+// CHECK: tert.row_reduce
 // CHECK: te.matmul
 // CHECK: linalg.generic
-// CHECK-NOT: tert.row_sum
+// CHECK-NOT: tert.row_reduce
 func.func @between(%x: tensor<64x64xf32> {te.name = "x"}, %w: tensor<1x64xf32> {te.name = "w"})
     -> (tensor<64x64xf32> {te.name = "y"}, tensor<64x1xf32> {te.name = "m"}) {
   %n = arith.negf %x : tensor<64x64xf32>

@@ -4,7 +4,7 @@
 // The CPU adds the elements of a row to 256 lanes, and visits the row again for the results.
 // CHECK: llvm.func internal @te_generated_0(
 // CHECK: %[[LANES:.*]] = llvm.alloca
-// CHECK: llvm.call @te_scalar_clear_lanes(%[[LANES]])
+// CHECK: llvm.call @te_scalar_set_lanes(%[[LANES]], %{{.*}})
 // CHECK: llvm.urem
 // CHECK: llvm.call @te_scalar_sum_of_lanes(%[[LANES]])
 // CHECK: llvm.fmul
@@ -30,7 +30,7 @@ func.func @step(%x: !tert.buffer<2560>, %y: !tert.buffer<2560>, %s: !tert.buffer
     : !tert.buffer<2560>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<2560>, !tert.buffer<40>, !tert.buffer<0>, !tert.buffer<0> {
   ^bb0(%in: bf16):
     %w = arith.extf %in : bf16 to f32
-    %sum = tert.row_sum %w {cols = 128 : i64}
+    %sum = tert.row_reduce sum %w {cols = 128 : i64}
     %p = arith.mulf %w, %sum : f32
     %n = arith.truncf %p : f32 to bf16
     tert.yield %n, %sum : bf16, f32
@@ -70,7 +70,7 @@ func.func @long(%x: !tert.buffer<57344>, %y: !tert.buffer<57344>) attributes {te
     : !tert.buffer<57344>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<57344>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
   ^bb0(%in: bf16):
     %w = arith.extf %in : bf16 to f32
-    %sum = tert.row_sum %w {cols = 14336 : i64}
+    %sum = tert.row_reduce sum %w {cols = 14336 : i64}
     %q = arith.divf %w, %sum : f32
     %n = arith.truncf %q : f32 to bf16
     tert.yield %n : bf16

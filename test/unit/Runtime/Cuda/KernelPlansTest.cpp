@@ -295,30 +295,6 @@ TEST_P(KernelPlans, NormGradientsKeepShortRows) {
   }
 }
 
-TEST_P(KernelPlans, SoftmaxKeepsShortRows) {
-  struct Case {
-    int64_t cols;
-    int32_t type;
-    std::string kernel;
-  };
-  for (const Case &c : {
-           Case{4096, TE_RT_BF16, "short_bf16"},
-           Case{2048, TE_RT_F32, "short_f32"},
-           Case{4104, TE_RT_BF16, "any_bf16"},
-           Case{1001, TE_RT_F16, "any_f16"},
-       }) {
-    std::unique_ptr<Plan> forward, backward;
-    ASSERT_STATUS_OK(
-        backend->plan_softmax({16, c.cols, c.type, 1.0f}, &forward));
-    launch(*forward, std::vector<bool>(2, false));
-    EXPECT_EQ(book().executed.back(), "te_softmax_" + c.kernel);
-    ASSERT_STATUS_OK(
-        backend->plan_softmax_backward({16, c.cols, c.type, 1.0f}, &backward));
-    launch(*backward, std::vector<bool>(3, false));
-    EXPECT_EQ(book().executed.back(), "te_softmax_backward_" + c.kernel);
-  }
-}
-
 INSTANTIATE_TEST_SUITE_P(, KernelPlans, testing::Values(9, 10),
                          [](const auto &info) {
                            return "sm_" + std::to_string(info.param) + "0";
