@@ -46,9 +46,21 @@ function(te_configure_llvm_linking)
       PARENT_SCOPE)
 endfunction()
 
-# Precompiles the headers of MLIR for te_add_compiler_library, unless
-# TE_PRECOMPILED_HEADERS is OFF. ccache takes objects made with a precompiled
-# header only when configured to leave times and macros to the compiler.
+# te_precompile(name headers...): parses headers once for the files of a target
+# with more than four, unless TE_PRECOMPILED_HEADERS is OFF. ccache takes objects
+# made with a precompiled header only when configured to leave times and macros
+# to the compiler.
+function(te_precompile name)
+  get_target_property(sources ${name} SOURCES)
+  list(LENGTH sources count)
+  if(TE_PRECOMPILED_HEADERS AND count GREATER 4)
+    target_compile_options(${name} PRIVATE
+                           $<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>)
+    target_precompile_headers(${name} PRIVATE ${ARGN})
+  endif()
+endfunction()
+
+# Precompiles the headers of MLIR for te_add_compiler_library.
 function(te_precompile_mlir_headers)
   if(NOT TE_PRECOMPILED_HEADERS)
     return()
@@ -86,6 +98,7 @@ function(te_add_tool name)
   target_compile_options(${name} PRIVATE ${TE_WARNINGS} -fno-rtti)
   target_compile_definitions(${name} PRIVATE TE_VERSION="${PROJECT_VERSION}")
   target_link_libraries(${name} PRIVATE ${ARG_LINK} ${TE_LLVM_LIBRARIES})
+  te_precompile(${name} ${PROJECT_SOURCE_DIR}/lib/MLIRHeaders.h)
   install(TARGETS ${name} EXPORT TEToolsTargets
           RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
 endfunction()
@@ -107,6 +120,7 @@ function(te_add_unit_test name)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/lib/Runtime
                              ${PROJECT_SOURCE_DIR}/test/unit)
   target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gtest_main)
+  te_precompile(${name} <gtest/gtest.h> <cmath> <functional> <map> <random> <set> <string> <vector>)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}")
 endfunction()
