@@ -23,8 +23,8 @@ static Value magnitudeOf(OpBuilder &b, Location loc, Value value) {
   const Type i32 = b.getI32Type();
   Value mask =
       LLVM::ConstantOp::create(b, loc, b.getI32IntegerAttr(0x7fffffff));
-  return LLVM::AndOp::create(b, loc, LLVM::BitcastOp::create(b, loc, i32, value),
-                             mask);
+  return LLVM::AndOp::create(b, loc,
+                             LLVM::BitcastOp::create(b, loc, i32, value), mask);
 }
 
 /// Whether the exponent of the f32 with the bits `magnitude` is from -`limit`

@@ -135,7 +135,7 @@ private:
   Value sharedAt(int64_t bytes, Type type, Value index);
   /// The reduction of the lanes of all threads of a warp.
   Value reduceWarp(tert::RowReduceOp op, MutableArrayRef<Value> lanes,
-                   int64_t length);
+                   Value thread, int64_t length);
 
   int64_t cols;
   /// The passes that keep values and those that do not, and which are emitted.
@@ -466,25 +466,43 @@ void RowCode::keepValues(Run &run) {
 }
 
 /// A halving tree over all lanes. Lane k of a thread is lane
-/// (k / length) * 32 * length + thread * length + k % length.
+/// (k / length) * 32 * length + thread * length + k % length. Two threads that
+/// have lanes to add divide the sums between them, so that fewer are exchanged.
 Value RowCode::reduceWarp(tert::RowReduceOp op, MutableArrayRef<Value> lanes,
-                          int64_t length) {
+                          Value thread, int64_t length) {
   const Type f32 = b.getF32Type(), i32 = b.getI32Type();
-  for (int64_t stride = kLanes / 2; stride != 0; stride /= 2) {
-    const bool isInThread = stride >= kWarp * length || stride < length;
-    const int64_t distance = stride < length ? stride : stride / kWarp;
-    const int64_t pairs = isInThread ? distance : length;
-    for (int64_t k = 0; k < pairs; ++k) {
-      Value other =
-          isInThread
-              ? lanes[k + distance]
-              : intrinsic("llvm.nvvm.shfl.sync.bfly.f32", f32,
-                          {number(i32, -1), lanes[k],
-                           number(i32, stride / length), number(i32, 31)});
-      lanes[k] = combine(op, lanes[k], other);
+  auto ofOther = [&](Value value, int64_t distance) {
+    return intrinsic(
+        "llvm.nvvm.shfl.sync.bfly.f32", f32,
+        {number(i32, -1), value, number(i32, distance), number(i32, 31)});
+  };
+  int64_t held = kLanesOfThread;
+  for (; held > length; held /= 2)
+    for (int64_t k = 0; k < held / 2; ++k)
+      lanes[k] = combine(op, lanes[k], lanes[k + held / 2]);
+  SmallVector<int64_t> divided;
+  for (int64_t distance = kWarp / 2; distance != 0; distance /= 2) {
+    if (held == 1) {
+      lanes[0] = combine(op, lanes[0], ofOther(lanes[0], distance));
+      continue;
+    }
+    held /= 2;
+    divided.push_back(distance);
+    Value isUpper = LLVM::ICmpOp::create(
+        b, loc, LLVM::ICmpPredicate::ne,
+        LLVM::AndOp::create(b, loc, thread, wide(distance)), wide(0));
+    for (int64_t k = 0; k < held; ++k) {
+      auto choose = [&](Value ofUpper, Value ofLower) -> Value {
+        return LLVM::SelectOp::create(b, loc, isUpper, ofUpper, ofLower);
+      };
+      Value given = choose(lanes[k], lanes[k + held]);
+      Value kept = choose(lanes[k + held], lanes[k]);
+      lanes[k] = combine(op, kept, ofOther(given, distance));
     }
   }
-  return lanes.front();
+  for (int64_t distance : divided)
+    lanes[0] = combine(op, lanes[0], ofOther(lanes[0], distance));
+  return lanes[0];
 }
 
 int64_t RowCode::getRunsAtATime(int64_t length) const {
@@ -543,7 +561,7 @@ void RowCode::emitWarp(Value base, Value thread, int64_t length) {
     for (auto [s, op] : llvm::enumerate(passes->reductionsOf(pass)))
       rowValues[op] = reduceWarp(
           op, MutableArrayRef(lanes).slice(s * kLanesOfThread, kLanesOfThread),
-          length);
+          thread, length);
   }
   finishRow(base, thread);
 }
@@ -616,7 +634,7 @@ void RowCode::emitBlock(Value base, Value thread, int64_t length) {
         all.push_back(LLVM::LoadOp::create(
             b, loc, f32,
             sharedAt(lanesOfOp, f32, add(first, wide(k * kWarp)))));
-      rowValues[op] = reduceWarp(op, all, 1);
+      rowValues[op] = reduceWarp(op, all, first, 1);
       lanesOfOp += kLanes * 4;
     }
   }

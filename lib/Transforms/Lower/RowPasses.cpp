@@ -41,8 +41,9 @@ RowPasses::RowPasses(Block &body, ArrayRef<AffineMap> maps, bool keepsValues)
   for (unsigned pass = 0; pass < last; ++pass) {
     auto isUsedLater = [&](Value value) {
       return !isOfRow(value) &&
-             llvm::any_of(ArrayRef(used).drop_front(pass + 1),
-                          [&](const auto &later) { return later.contains(value); });
+             llvm::any_of(
+                 ArrayRef(used).drop_front(pass + 1),
+                 [&](const auto &later) { return later.contains(value); });
     };
     int64_t bits = 0;
     for (BlockArgument argument : body.getArguments())
