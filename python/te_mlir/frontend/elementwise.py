@@ -233,9 +233,13 @@ class Elementwise(Activations):
         return Value(f.cast(made, var.dtype), value.layout)
 
     def _op_expm1(self, var: Var, node: Node) -> Value:
-        value = self.whole(node.inputs[0], node)
-        made = self._exponential_less_one(self.function.cast(value.matrix, "float32"))
-        return Value(self.function.cast(made, var.dtype), value.layout)
+        value, f = self.whole(node.inputs[0], node), self.function
+        x = f.cast(value.matrix, "float32")
+        zero, one = (f.constant(number, x.shape, "float32") for number in (0.0, 1.0))
+        # Where the exponential is infinite, the product has a NaN gradient.
+        low = self._exponential_less_one(f.choose("ogt", x, one, zero, x))
+        made = f.choose("ogt", x, one, f.sub(f.unary("math.exp", x), one), low)
+        return Value(f.cast(made, var.dtype), value.layout)
 
     def _exponential_less_one(self, x: build.Value) -> build.Value:
         """tanh(x / 2) (exp(x) + 1), which is exp(x) - 1 without the loss of digits next to 0."""
