@@ -157,6 +157,130 @@ OPS = [
     ),
     op("cumsum", lambda m, x: x.cumsum(1) + x.cumsum(-1)),
     op("flip-and-roll", lambda m, x: x.flip(1, -1) * x.roll((2, -3), (1, 2)) + x.roll(0, 1)),
+    op("relus", lambda m, x: F.hardswish(x * 5) + F.hardsigmoid(x * 5) + F.relu6(x * 8) + F.threshold(x, 0.1, 0.2)),
+    op("shrinks", lambda m, x: F.hardshrink(x) * x + F.softshrink(x) + F.softsign(x) + F.tanhshrink(x)),
+    op("prelu", lambda m, x: F.prelu(x, m.one) + F.prelu(x, m.each), one=weight(1), each=weight(SEQUENCE)),
+    op(
+        "in-place",
+        lambda m, x: (
+            F.hardswish(x * 5, inplace=True)
+            + F.leaky_relu(x * 1, 0.2, inplace=True)
+            + (x * 1).clamp_(-0.5, 0.5)
+            + (x * 1).masked_fill_(m.ids.unsqueeze(-1) > 3, 0.0)
+        ),
+        ids=ids,
+    ),
+    op(
+        "group_norm",
+        lambda m, x: F.group_norm(x, 4, m.w, m.b) + F.group_norm(x.view(BATCH, SEQUENCE, 4, -1), 2).view_as(x),
+        w=weight(SEQUENCE),
+        b=weight(SEQUENCE),
+    ),
+    op("instance_norm", lambda m, x: F.instance_norm(x, weight=m.w, bias=m.w), w=weight(SEQUENCE)),
+    op(
+        "batch_norm",
+        lambda m, x: F.batch_norm(x, m.mean, m.mean.exp(), m.w, m.w),
+        w=weight(SEQUENCE),
+        mean=lambda: torch.linspace(-1, 1, SEQUENCE),
+    ),
+    op(
+        "norms-of-several-dimensions",
+        lambda m, x: F.layer_norm(x, x.shape[1:], m.w, m.w) + F.rms_norm(x, x.shape[1:], m.w),
+        w=weight(SEQUENCE, WIDTH),
+    ),
+    op(
+        "deviation-and-mean",
+        lambda m, x: math.prod(torch.var_mean(x, 1, keepdim=True)) + sum(torch.std_mean(x, -1, keepdim=True)) + x,
+    ),
+    op(
+        "orders-of-norms",
+        lambda m, x: (
+            x / x.norm(1, -1, True) + x / x.norm(math.inf, 1, True) + x * torch.linalg.matrix_norm(x)[:, None, None]
+        ),
+    ),
+    op(
+        "binary-cross-entropy",
+        lambda m, x, y: (
+            F.binary_cross_entropy_with_logits(x, m.t, pos_weight=m.t[0, 0] + 1)
+            + F.binary_cross_entropy_with_logits(x, y.sigmoid(), m.t, reduction="none")
+        ),
+        2,
+        t=lambda: torch.linspace(0, 1, 512).view(2, 8, 32),
+    ),
+    op(
+        "huber",
+        lambda m, x, y: (
+            F.huber_loss(x, y, delta=0.3) * F.smooth_l1_loss(x, y) + F.smooth_l1_loss(x, y, reduction="none", beta=2)
+        ),
+        2,
+    ),
+    op(
+        "divergence",
+        lambda m, x, y: (
+            F.kl_div(x.log_softmax(-1), y.softmax(-1), reduction="batchmean")
+            + F.kl_div(x, m.t, reduction="none")
+            + F.kl_div(x, y, log_target=True)
+        ),
+        2,
+        t=lambda: torch.arange(512).view(2, 8, 32) % 3 / 2,
+    ),
+    op("cosine_similarity", lambda m, x, y: F.cosine_similarity(x[:, None], y[:, :, None], -1), 2),
+    op(
+        "cross_entropy-of-each-row",
+        lambda m, x: F.cross_entropy(x.view(-1, WIDTH), m.ids.view(-1), ignore_index=5, reduction="none"),
+        ids=ids,
+    ),
+    op(
+        "cross_entropy-of-channels",
+        lambda m, x, y: F.cross_entropy(x * y, m.ids[:, :1].expand(-1, WIDTH) % SEQUENCE, ignore_index=0),
+        2,
+        ids=lambda: ids() + 3,
+    ),
+    op(
+        "cross_entropy-smoothed",
+        lambda m, x: F.cross_entropy(x.view(-1, WIDTH), m.ids.view(-1), m.classes, ignore_index=5, label_smoothing=0.1),
+        ids=ids,
+        classes=lambda: torch.linspace(0.5, 2, WIDTH),
+    ),
+    op("cross_entropy-of-probabilities", lambda m, x, y: F.cross_entropy(x.flatten(0, 1), y.flatten(0, 1)), 2),
+    op(
+        "products",
+        lambda m, x, y: (
+            torch.baddbmm(x[..., :8], x, y.mT, beta=0.5, alpha=2)
+            + torch.addmm(x[0, :, :8], x[0], y[1].T, alpha=2)
+            + torch.outer(x[0, :, 0], y[0, 0, :8])
+            + torch.dot(x[0, 0], y[0, 1])
+            + x[1].mv(y[1, 1])
+        ),
+        2,
+    ),
+    op(
+        "products-of-repeated-batches",
+        lambda m, x, y: torch.matmul(x[:, None], y[None].mT) + x[None] @ y[:1, None].mT,
+        2,
+    ),
+    op("einsum-of-elements", lambda m, x, y: torch.einsum("bsd,bsd,bd->sbd", x, y, x[:, 0]), 2),
+    op("einsum-with-dots", lambda m, x, y: torch.einsum("...sd,...td", x, y), 2),
+    op("triangles", lambda m, x: x.tril() * x.triu(-3) + x.triu(2)),
+    op(
+        "rows-at-indices",
+        lambda m, x: (
+            x.index_select(1, m.at) * x.index_select(0, m.at % 2)[:1, :3] + x[..., m.at].sum(-1, keepdim=True)[:, :3]
+        ),
+        at=lambda: torch.tensor([3, 1, 1]),
+    ),
+    op("taken-along", lambda m, x: torch.take_along_dim(x, m.ids.unsqueeze(-1) % SEQUENCE, 1), ids=ids),
+    op("windows", lambda m, x: x.unfold(1, 4, 2) * x.unfold(-1, 4, 9).mean()),
+    op("scattered-slices", lambda m, x: x.slice_scatter(x[:, :2] * 2, 1, 3, 5) + x.select_scatter(x[:, 0] * 2, 1, -1)),
+    op(
+        "scaled-terms",
+        lambda m, x, y: (
+            torch.add(x, y, alpha=2) * torch.sub(x, y, alpha=3) + torch.addcdiv(torch.rsub(x, y, alpha=2), y, x.exp())
+        ),
+        2,
+    ),
+    op("whole-powers", lambda m, x: x**5 + (x + 3) ** -2 + x**1),
+    op("logaddexp", lambda m, x, y: torch.logaddexp(x, y) + torch.xlogy(x.exp(), y.exp()), 2),
     op("narrow", lambda m, x: x.narrow(1, 2, 3) + x.narrow(-2, -4, 3)),
     op(
         "shuffles",
@@ -334,6 +458,70 @@ def test_gradients_are_autograds(make):
     ]
     for name, one, other in zip(["x", *dict(model.named_parameters())], found, wanted):
         assert other.norm() > 0 and (one - other).norm() <= 1e-5 * other.norm(), name
+
+
+#: Functions that are computed by formulas, and how PyTorch defines them next to their bounds.
+BOUNDED = {
+    "hardswish": F.hardswish,
+    "hardsigmoid": F.hardsigmoid,
+    "relu6": F.relu6,
+    "hardshrink": lambda x: F.hardshrink(x, 3.0),
+    "softshrink": lambda x: F.softshrink(x, 3.0),
+    "threshold": lambda x: F.threshold(x, 3.0, 6.0),
+    "prelu": lambda x: F.prelu(x, torch.full((1,), 0.25, dtype=x.dtype)),
+    "mish": F.mish,
+    "softplus": F.softplus,
+    "logsigmoid": F.logsigmoid,
+    "elu": F.elu,
+    "expm1": lambda x: torch.expm1(x.float()).to(x.dtype),
+    "nan_to_num": torch.nan_to_num,
+    "isnan": lambda x: torch.where(x.isnan(), 1.0, x),
+    "isinf": lambda x: torch.where(x.isinf(), 1.0, x),
+    "isfinite": lambda x: torch.where(x.isfinite(), x, 1.0),
+    "logaddexp": lambda x: torch.logaddexp(x, torch.ones_like(x)),
+    "xlogy": lambda x: torch.xlogy(x.nan_to_num(), torch.full_like(x, 2.0)),
+    "huber": lambda x: F.huber_loss(x, torch.zeros_like(x), reduction="none", delta=3.0),
+    "smooth_l1": lambda x: F.smooth_l1_loss(x, torch.zeros_like(x), reduction="none", beta=3.0),
+    # In bfloat16, PyTorch rounds each of its terms.
+    "binary_cross_entropy": lambda x: F.binary_cross_entropy_with_logits(
+        x.float(), torch.full_like(x.float(), 0.25), reduction="none"
+    ).to(x.dtype),
+    "std": lambda x: (x * 0).nan_to_num().std() + x,
+    "norm": lambda x: (x * 0).nan_to_num().norm() + x,
+    "cosine_similarity": lambda x: F.cosine_similarity((x * 0).nan_to_num(), torch.ones_like(x), 0) + x,
+    "power": lambda x: x**-2,
+}
+
+
+class Bounded(nn.Module):
+    """Each function of a row, and a layer, because code without one is left to PyTorch."""
+
+    def __init__(self, dtype):
+        super().__init__()
+        self.layer = nn.Linear(4, 4, dtype=dtype)
+
+    def forward(self, z, *rows):
+        return self.layer(z), *(function(row) for function, row in zip(BOUNDED.values(), rows))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_formulas_at_bounds(dtype):
+    """Results, and gradients of those that are not NaN, are PyTorch's where operands are equal, zero, infinite or NaN."""
+    torch._dynamo.reset()
+    some = [math.nan, math.inf, -math.inf, 0.0, -0.0, 3.0, -3.0, 6.0, 0.5, -0.5, 1.0, -1.0, 100.0, -100.0, 1e30, -1e30]
+    model = Bounded(dtype)
+    compiled = te_mlir.torch.jit(model, strict=True, recipe=te_mlir.HighPrecision(), differentiate_outputs="all")
+    found = []
+    for module in (model, compiled):
+        rows = [torch.tensor(some, dtype=dtype, requires_grad=True) for _ in BOUNDED]
+        results = module(torch.ones(1, 4, dtype=dtype), *rows)[1:]
+        gradients = torch.autograd.grad(results, rows, [torch.ones_like(r) for r in results])
+        found.append([(r, g.masked_fill(r.isnan(), 0)) for r, g in zip(results, gradients)])
+    close = {"rtol": 1e-5, "atol": 1e-6} if dtype is torch.float32 else {"rtol": 2**-7, "atol": 1e-6}
+    for name, theirs, mine in zip(BOUNDED, *found):
+        for what, one, other in zip(("result", "gradient"), mine, theirs):
+            message = lambda text, name=name, what=what: f"{what} of {name}: {text}"
+            torch.testing.assert_close(one, other, equal_nan=True, msg=message, **close)
 
 
 #: Formulas that are nearly a rotation of x1 and x2 by c and s.

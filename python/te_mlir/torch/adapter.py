@@ -36,7 +36,37 @@ CASTS = ("to", "_to_copy", "type_as", "float")
 #: The key in a node's meta that excludes the node from patterns.
 APART = "te_apart"
 
+_ORDERING = (
+    "sort",
+    "argsort",
+    "topk",
+    "kthvalue",
+    "median",
+    "mode",
+    "argmax",
+    "argmin",
+    "cummax",
+    "cummin",
+    "quantile",
+)
+_WRITING = ("scatter", "scatter_add", "scatter_reduce", "index_add", "index_copy", "index_fill", "index_put")
+_WHOLE = ("floor", "ceil", "round", "trunc", "frac", "remainder", "fmod", "floor_divide")
+#: Why ops are not imported, if more can be said than that te does not have them.
+_LACKING = {
+    **dict.fromkeys(_ORDERING, "its indices depend on its elements, and te has no operation that orders elements"),
+    **dict.fromkeys(_WRITING, "te has no operation that writes elements at indices"),
+    **dict.fromkeys(_WHOLE, "te has no operation that rounds to whole numbers"),
+    **dict.fromkeys(("norm", "linalg_vector_norm"), "only norms of order 1, 2 and infinity have a counterpart in te"),
+    "batch_norm": "it normalises by statistics of the batch; only statistics that are stored, as in 'eval', are imported",
+    "binary_cross_entropy": "its gradient is bounded next to 0 and 1; use 'binary_cross_entropy_with_logits'",
+}
+
 Given = dict[str, Any]
+
+
+def reason_of(node: Origin) -> str:
+    """Why te does not have the op of a node."""
+    return _LACKING.get(name_of(node), f"'{node.target}' has no counterpart in te")
 
 
 def _op(node: Origin) -> Any:
@@ -102,7 +132,7 @@ class Adapter:
         make = _OPS.get(name_of(node)) if str(_op(node)).startswith("aten.") else None
         made = make(self, node, given(node), var) if make is not None else None
         if made is None:
-            return self.lacking(node, f"'{node.target}' has no counterpart in te")
+            return self.lacking(node, reason_of(node))
         return made
 
     def op(self, node: Origin, name: str, inputs: Sequence[Any], **params: Any) -> Node:
@@ -185,7 +215,7 @@ class Adapter:
         if varlen.is_call(several):
             return self._packed(node, several, index)
         if name_of(several) not in SPLITS or not str(several.target).startswith("aten."):
-            return self.lacking(several, f"'{several.target}' has no counterpart in te")
+            return self.lacking(several, reason_of(several))
         arguments = given(several)
         source = self.var(arguments["self"])
         axis, index = arguments["dim"] % len(source.shape), index % len(values)
@@ -302,11 +332,9 @@ def _pow(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node | None:
         return adapter.op(node, special, [adapter.var(given["self"])])
     if exponent == -1 and isinstance(given["self"], Origin):
         return composites.reciprocal(adapter, node, given, var)
-    whole = isinstance(exponent, int) or (isinstance(exponent, float) and exponent.is_integer())
-    if not isinstance(given["self"], Origin) or not whole:
-        return adapter.lacking(
-            node, f"a power of {exponent!r} has no counterpart in te; 2, 3, 4, 0.5, -0.5 and -1 have"
-        )
+    if not isinstance(given["self"], Origin) or exponent not in (2, 3, 4):
+        known = "whole powers from -4 to 8, 0.5 and -0.5 have"
+        return adapter.lacking(node, f"a power of {exponent!r} has no counterpart in te; {known}")
     x = adapter.var(given["self"])
     return adapter.op(node, "square", [x]) if exponent == 2 else adapter.op(node, "integer_pow", [x], y=int(exponent))
 
@@ -600,24 +628,11 @@ _EMITTED: dict[str, Make] = {
     **dict.fromkeys(("repeat", "tile"), _tiled),
     "reciprocal": composites.reciprocal,
     "softplus": composites.softplus,
-    "log_sigmoid": composites.log_sigmoid,
-    "var": composites.variance,
-    "std": composites.deviation,
     "einsum": composites.einsum,
-    "mish": composites.mish,
     **dict.fromkeys(("elu", "selu", "celu"), composites.elu),
-    "glu": composites.glu,
-    "addcmul": composites.added_product,
-    "lerp": composites.interpolated,
-    **dict.fromkeys(("mse_loss", "l1_loss"), composites.distance),
     "flip": composites.flipped,
-    "roll": composites.rolled,
     "cumsum": composites.cumulative,
-    "pixel_shuffle": composites.depth_to_space,
-    "pixel_unshuffle": composites.space_to_depth,
-    "channel_shuffle": composites.shuffled,
     **dict.fromkeys(("pad", "constant_pad_nd"), composites.padded),
-    **dict.fromkeys(("linalg_vector_norm", "norm"), composites.norm),
     "amax": _over_axes("reduce_max"),
     "amin": _over_axes("reduce_min"),
     "log_softmax": _along_axis("log_softmax"),
@@ -664,3 +679,8 @@ _OPS: dict[str, Make] = {
 def imports(node: Origin) -> bool:
     """Whether the op of a node can be emitted, for at least some of its arguments."""
     return name_of(node) in _EMITTED
+
+
+def is_known(node: Origin) -> bool:
+    """Whether a node can be emitted, by itself or as a part of a pattern, for at least some of its arguments."""
+    return node.target is operator.getitem or name_of(node) in _OPS or name_of(node) in SPLITS

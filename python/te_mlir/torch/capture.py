@@ -13,7 +13,8 @@ from te_mlir.torch import graph as graphs
 from te_mlir.torch.adapter import imports
 from te_mlir.torch.complexes import as_pairs
 from te_mlir.torch.dropouts import give_states
-from te_mlir.torch.effects import frozen_nodes, same_tensors, written_nodes
+from te_mlir.torch.effects import Effects, frozen_nodes, same_tensors, without_plain_writes, written_nodes
+from te_mlir.torch.formulas import is_composed, with_formulas
 from te_mlir.torch.fused import cut_layers
 from te_mlir.torch.indexing import as_lookups
 from te_mlir.torch.partition import Schedule, dependents, ignored, refusal, wanting
@@ -71,9 +72,13 @@ def capture(
         if isinstance(example, torch.nn.Parameter) and example.is_contiguous() and not example.data_ptr() % 16
     }
     leaves = {n for n, e in zip(placeholders, examples) if e.is_leaf and e.requires_grad and not e._is_view()}
-    casts.insert_casts(flat.graph, imports, leaves)
+    casts.insert_casts(flat.graph, lambda node: imports(node) or is_composed(node), leaves)
+    if without_plain_writes(flat.graph, Effects(flat.graph, examples)):
+        # Values that were written but never read are now dead code.
+        flat.graph.eliminate_dead_code()
     wanted = {node for node, example in zip(placeholders, examples) if example.requires_grad}
     roots = parameters | wanted
+    with_formulas(flat, dependents(flat.graph, roots))
     as_lookups(flat, dependents(flat.graph, roots))
     as_pairs(flat.graph, dependents(flat.graph, roots))
     patterns.set_apart(frozen_nodes(flat.graph) & dependents(flat.graph, wanted))

@@ -21,7 +21,13 @@ RANDOM = "random"
 _HIDDEN_WRITES = {"batch_norm": ((3, 4), 5), "instance_norm": ((3, 4), 5)}
 
 #: In-place ops that can be replaced with other ops if the tensor is not read under its old names.
-_PLAIN = frozenset(["add", "sub", "mul", "div", "relu", "silu", "gelu", "neg", "exp", "tanh", "sqrt", "pow"])
+_PLAIN = frozenset(
+    [
+        *("add", "sub", "mul", "div", "addcmul", "neg", "exp", "tanh", "sqrt", "rsqrt", "pow", "square", "sigmoid"),
+        *("relu", "relu6", "leaky_relu", "elu", "selu", "celu", "silu", "gelu", "mish", "hardtanh", "hardswish"),
+        *("hardsigmoid", "clamp", "clamp_min", "clamp_max", "masked_fill"),
+    ]
+)
 
 
 def storages(value: Any) -> set[Any]:
@@ -212,7 +218,7 @@ def without_plain_writes(graph: torch.fx.Graph, effects: Effects) -> bool:
         target, written = node.args[0], effects.writes[node]
         if name[2] not in packet.overloads() or not isinstance(target, Node) or written & effects.outer:
             continue
-        operands = [n.meta["val"] for n in node.all_input_nodes]
+        operands = [v for v in (n.meta["val"] for n in node.all_input_nodes) if v.is_floating_point()]
         if not target.meta["val"].is_floating_point() or len({v.dtype for v in operands}) != 1:
             continue
         place = effects.order[node]

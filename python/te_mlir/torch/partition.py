@@ -20,6 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import GraphModule, Node
 
 from te_mlir.torch import casts, patterns
+from te_mlir.torch.adapter import reason_of
 from te_mlir.torch.effects import (
     RANDOM,
     Effects,
@@ -28,7 +29,6 @@ from te_mlir.torch.effects import (
     is_mode,
     set_grad_enabled,
     storages,
-    without_plain_writes,
 )
 from te_mlir.torch.replay import is_choice
 
@@ -160,10 +160,6 @@ class Schedule:
     ) -> None:
         self.graph, self.roots, self.parameters = graph, roots, parameters
         self.effects = Effects(graph, examples)
-        if without_plain_writes(graph, self.effects):
-            # Values that were written but never read are now dead code.
-            graph.eliminate_dead_code()
-            self.effects = Effects(graph, examples)
         patterns.set_apart(self.effects.read_before_writes())
         self.frozen = frozen_nodes(graph)
         given = (n for n in graph.nodes if n.op == "placeholder")
@@ -206,7 +202,7 @@ class Schedule:
             elif self._is_condition(node):
                 continue
             elif not _is_floating(node) and any(n in self._moving and _is_floating(n) for n in node.all_input_nodes):
-                found.append((node, f"'{node.target}' has no counterpart in te"))
+                found.append((node, reason_of(node)))
         return found
 
     def leave(self, node: Node, inside: set[Node]) -> bool:

@@ -1,0 +1,532 @@
+"""Replaces ATen ops by formulas of ops that are imported.
+
+A formula is a function of PyTorch, which is traced for the operands of a call. The compiler derives its gradient, so
+formulas choose between values where the derivatives that PyTorch has written for an op do, such as where operands are
+equal, and no operand that is not chosen gives a NaN. Ops that PyTorch composes of others, with the gradient of these,
+are replaced by them.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Set
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Node
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn import functional as F
+
+from te_mlir.torch import composites
+from te_mlir.torch.adapter import given, is_known, name_of
+from te_mlir.torch.indexing import as_lookups
+from te_mlir.torch.partition import dependents
+
+Formula = Callable[..., Any]
+
+#: What a formula returns for operands with which the op is imported, or stays in PyTorch, as it is.
+AS_IS = None
+
+
+# Activations
+
+
+def _hardswish(x: Tensor) -> Tensor:
+    return x * torch.where(x <= -3, 0.0, torch.where(x < 3, x + 3, 6.0)) / 6
+
+
+def _hardsigmoid(x: Tensor) -> Tensor:
+    return torch.where(x <= -3, 0.0, torch.where(x >= 3, 6.0, x + 3)) / 6
+
+
+def _softshrink(x: Tensor, by: float) -> Tensor:
+    return torch.where(x > by, x - by, torch.where(x < -by, x + by, torch.where(x.abs() <= by, 0.0, x)))
+
+
+def _prelu(x: Tensor, weight: Tensor) -> Tensor:
+    """One number, or one for each channel, the second dimension."""
+    rows = weight.view(-1, *[1] * (x.dim() - 2)) if x.dim() > 1 else weight
+    return torch.where(x > 0, x, rows * x)
+
+
+def _glu(x: Tensor, axis: int) -> Tensor:
+    a, b = x.chunk(2, axis)
+    return a * b.sigmoid()
+
+
+def _nan_to_num(x: Tensor, nan: float | None, high: float | None, low: float | None) -> Tensor:
+    ends = torch.finfo(x.dtype)
+    low, high = ends.min if low is None else low, ends.max if high is None else high
+    finite = torch.where(x == torch.inf, high, torch.where(x == -torch.inf, low, x))
+    return torch.where(x != x, nan or 0.0, finite)
+
+
+def _power(x: Tensor, exponent: Any) -> Tensor | None:
+    """Whole powers that are not imported as they are."""
+    if exponent not in (-4, -3, -2, 1, *range(5, 9)):
+        return AS_IS
+    base = x if exponent > 0 else x.reciprocal()
+    made = base if exponent % 2 else base.square()
+    for _ in range((abs(int(exponent)) - 1) // 2):
+        made = made * base.square()
+    return made
+
+
+# Norms and deviations
+
+
+def _variance(x: Tensor, axes: Any, correction: Any, keep: bool = False) -> Tensor | None:
+    """The mean of squared differences from the mean, times n / (n - correction)."""
+    axes, correction = list(axes or range(x.dim())), 1 if correction is None else correction
+    count = math.prod(x.shape[axis] for axis in axes)
+    if not x.dim() or count <= correction:
+        return AS_IS
+    made = (x - x.mean(axes, keepdim=True)).square().mean(axes, keepdim=keep)
+    return made * (count / (count - correction)) if correction else made
+
+
+def _root(square: Tensor) -> Tensor:
+    """A square root that has no gradient where it is 0."""
+    return torch.where(square == 0, 0.0, torch.where(square == 0, 1.0, square).sqrt())
+
+
+def _and_mean(of: Callable[[Tensor], Tensor]) -> Formula:
+    def made(x: Tensor, axes: Any, correction: Any, keep: bool) -> Any:
+        variance = _variance(x, axes, correction, keep)
+        mean = x.mean(list(axes or range(x.dim())), keepdim=keep)
+        return AS_IS if variance is None else (of(variance), mean)
+
+    return made
+
+
+def _deviation(x: Tensor, axes: Any, correction: Any, keep: bool = False) -> Tensor | None:
+    variance = _variance(x, axes, correction, keep)
+    return AS_IS if variance is None else _root(variance)
+
+
+def _norm(x: Tensor, order: Any = 2, axes: Any = None, keep: bool = False, *_: Any) -> Tensor | None:
+    axes = [axes] if isinstance(axes, int) else list(axes or range(x.dim()))
+    if not x.dim():
+        return AS_IS
+    if order in (2, None):
+        return _root(x.square().sum(axes, keepdim=keep))
+    if order == 1:
+        return x.abs().sum(axes, keepdim=keep)
+    if abs(order) == torch.inf:
+        return (torch.amax if order > 0 else torch.amin)(x.abs(), axes, keepdim=keep)
+    return AS_IS
+
+
+def _by_channel(vector: Tensor, x: Tensor) -> Tensor:
+    return vector.view(-1, *[1] * (x.dim() - 2))
+
+
+def _group_norm(x: Tensor, groups: int, weight: Any, bias: Any, epsilon: float, *_: Any) -> Tensor:
+    rows = x.reshape(x.shape[0], groups, -1)
+    made = F.layer_norm(rows, rows.shape[-1:], eps=epsilon).reshape(x.shape)
+    made = made if weight is None else made * _by_channel(weight, x)
+    return made if bias is None else made + _by_channel(bias, x)
+
+
+def _instance_norm(x: Tensor, weight: Any, bias: Any, mean: Any, variance: Any, own: bool, *rest: Any) -> Any:
+    return _group_norm(x, x.shape[1], weight, bias, rest[1]) if own and mean is None else AS_IS
+
+
+def _batch_norm(x: Tensor, weight: Any, bias: Any, mean: Any, variance: Any, training: bool, *rest: Any) -> Any:
+    """Only by statistics that are not of the batch."""
+    if training or mean is None or x.dim() < 2:
+        return AS_IS
+    epsilon = rest[1]
+    scale = (variance + epsilon).rsqrt()
+    made = (x - _by_channel(mean, x)) * _by_channel(scale if weight is None else scale * weight, x)
+    return made if bias is None else made + _by_channel(bias, x)
+
+
+def _over_rows(norm: Formula) -> Formula:
+    """A norm over several dimensions, as one over rows."""
+
+    def made(x: Tensor, shape: Any, *vectors: Any) -> Tensor | None:
+        if len(shape) == 1:
+            return AS_IS
+        vectors = tuple(v.reshape(-1) if isinstance(v, Tensor) else v for v in vectors)
+        rows = x.reshape(*x.shape[: -len(shape)], -1)
+        return norm(rows, rows.shape[-1:], *vectors).reshape(x.shape)  # type: ignore[no-any-return]
+
+    return made
+
+
+def _cosine(x: Tensor, y: Tensor, axis: int, epsilon: float) -> Tensor:
+    x, y = torch.broadcast_tensors(x, y)
+    x, y = (v / _root(v.square().sum(axis, keepdim=True)).clamp_min(epsilon) for v in (x, y))
+    return (x * y).sum(axis)
+
+
+# Losses
+
+
+def _reduced(loss: Tensor, reduction: int) -> Tensor:
+    return loss.mean() if reduction == 1 else loss.sum() if reduction == 2 else loss
+
+
+def _huber(x: Tensor, target: Tensor, reduction: int, delta: float) -> Tensor:
+    apart = x - target
+    size = apart.abs()
+    # A difference that is infinite would give the squared branch a NaN as its gradient.
+    near = torch.where(size > delta, 0.0, apart)
+    return _reduced(torch.where(size > delta, delta * (size - delta / 2), near.square() / 2), reduction)
+
+
+def _smooth_l1(x: Tensor, target: Tensor, reduction: int, beta: float) -> Tensor:
+    return _huber(x, target, reduction, beta) / beta if beta else _reduced((x - target).abs(), reduction)
+
+
+def _with_logits(x: Tensor, target: Tensor, weight: Tensor | None, positive: Tensor | None, reduction: int) -> Tensor:
+    """Binary cross entropy."""
+    log = F.logsigmoid(x)
+    loss = (1 - target) * x - (log if positive is None else ((positive - 1) * target + 1) * log)
+    return _reduced(loss if weight is None else loss * weight, reduction)
+
+
+def _xlogy(x: Any, y: Any) -> Tensor | None:
+    if not isinstance(x, Tensor) or not isinstance(y, Tensor):
+        return AS_IS
+    none = (x == 0) & ((y <= 0) | (y == torch.inf))
+    return torch.where(none, 0.0, x * torch.where(none, 1.0, y).log())
+
+
+def _cross_entropy(x: Tensor, target: Tensor, weight: Any, reduction: int, ignore: int, smoothing: float) -> Any:
+    """Of logits [rows, classes, ...]."""
+    axis = min(x.dim() - 1, 1)
+    classes, rows = x.shape[axis], x.movedim(axis, -1)
+    if not target.is_floating_point() and weight is None and reduction and not smoothing:
+        flat = rows.reshape(-1, classes), target.reshape(-1)
+        return AS_IS if x.dim() == 2 else F.cross_entropy(*flat, None, None, ignore, None, _NAMES[reduction])
+    log = rows.float().log_softmax(-1)
+    if not target.is_floating_point():
+        return _nll(log, target, weight, reduction, ignore, smoothing)
+    probabilities = target.movedim(axis, -1) * (1 - smoothing) + smoothing / classes
+    loss = -(log * (probabilities if weight is None else probabilities * weight)).sum(-1)
+    return loss.sum() / loss.numel() if reduction == 1 else _reduced(loss, reduction)
+
+
+_NAMES = ("none", "mean", "sum")
+
+
+def _nll(log: Tensor, target: Tensor, weight: Any, reduction: int, ignore: int, smoothing: float = 0.0) -> Tensor:
+    """Of logarithms [..., classes]."""
+    counts = target != ignore
+    label = target.masked_fill(counts.logical_not(), 0)
+    share = torch.ones_like(label, dtype=log.dtype) if weight is None else weight[label]
+    share = share.masked_fill(counts.logical_not(), 0.0)
+    loss = -log.gather(-1, label.unsqueeze(-1)).squeeze(-1) * share * (1 - smoothing)
+    if smoothing:
+        all_of = -(log if weight is None else log * weight).sum(-1) * (smoothing / log.shape[-1])
+        loss = loss + torch.where(counts, all_of, 0.0)
+    return loss.sum() / share.sum() if reduction == 1 else _reduced(loss, reduction)
+
+
+def _nll_loss(log: Tensor, target: Tensor, weight: Any, reduction: int, ignore: int) -> Tensor | None:
+    if log.dim() == 2 and weight is None and reduction:
+        return AS_IS
+    return _nll(log.movedim(min(log.dim() - 1, 1), -1).float(), target, weight, reduction, ignore)
+
+
+# Products
+
+
+def _matmul(x: Tensor, y: Tensor) -> Tensor | None:
+    """Of batches that are repeated, or of two vectors."""
+    if x.dim() == y.dim() == 1:
+        return (x.float() * y.float()).sum()
+    if y.dim() < 3 or x.dim() < 2:
+        return AS_IS
+    batch = torch.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    if x.shape[:-2] == batch and x.dim() == y.dim():
+        return AS_IS
+    return x.expand(*batch, *x.shape[-2:]) @ y.expand(*batch, *y.shape[-2:])
+
+
+def _added(product: Formula) -> Formula:
+    """beta self + alpha product"""
+
+    def made(bias: Tensor, x: Tensor, y: Tensor, beta: float, alpha: float) -> Tensor | None:
+        if product is torch.mm and beta == alpha == 1 and bias.dim() == 1:
+            return AS_IS
+        made: Tensor = product(x, y)
+        made = made if alpha == 1 else made * alpha
+        return made if beta == 0 else made + (bias if beta == 1 else bias * beta)
+
+    return made
+
+
+def _summed(of: Callable[[Any, Any, float], Any]) -> Formula:
+    return lambda x, y, alpha: AS_IS if alpha == 1 else of(x, y, alpha)
+
+
+# Parts
+
+
+def _triangle(of: Formula) -> Formula:
+    def made(x: Tensor, diagonal: int) -> Tensor:
+        ones = torch.ones(x.shape[-2:], dtype=torch.bool, device=x.device)
+        return torch.where(of(ones, diagonal), x, 0.0)
+
+    return made
+
+
+def _index_select(x: Tensor, axis: int, index: Tensor) -> Tensor:
+    axis %= x.dim()
+    if axis == x.dim() - 1:
+        return x.gather(-1, index.expand(*x.shape[:-1], -1))
+    return x[(slice(None),) * axis + (index,)]
+
+
+def _index(x: Tensor, indices: Any) -> Tensor | None:
+    """A vector of indices of the last dimension."""
+    last = x.is_floating_point() and len(indices) == x.dim() > 1 and all(index is None for index in indices[:-1])
+    if not last or indices[-1].dim() != 1 or indices[-1].dtype is not torch.int64:
+        return AS_IS
+    # A negative index counts from the end.
+    return _index_select(x, -1, indices[-1].remainder(x.shape[-1]))
+
+
+def _unfold(x: Tensor, axis: int, size: int, step: int) -> Tensor:
+    end = x.shape[axis] - size + 1
+    places = [x.narrow(axis, first, end) for first in range(size)]
+    every = (slice(None),) * (axis % x.dim()) + (slice(None, None, step),)
+    return torch.stack([place[every] for place in places], -1)
+
+
+def _replaced(x: Tensor, part: Tensor, axis: int, first: int, end: int) -> Tensor:
+    ends = x.narrow(axis, 0, first), x.narrow(axis, end, x.shape[axis] - end)
+    return torch.cat([p for p in (ends[0], part, ends[1]) if p.shape[axis]], axis)
+
+
+def _slice_scatter(x: Tensor, part: Tensor, axis: int, start: Any, end: Any, step: int) -> Tensor | None:
+    first, end, _ = slice(start, end).indices(x.shape[axis])
+    return _replaced(x, part, axis, first, end) if step == 1 else AS_IS
+
+
+def _select_scatter(x: Tensor, part: Tensor, axis: int, index: int) -> Tensor:
+    index %= x.shape[axis]
+    return _replaced(x, part.unsqueeze(axis), axis, index, index + 1)
+
+
+def _rolled(x: Tensor, shifts: Any, axes: Any) -> Tensor | None:
+    """The last elements before the first ones, along each axis."""
+    if len(axes) != len(shifts):
+        return AS_IS
+    for shift, axis in zip(shifts, axes):
+        if kept := shift % max(x.shape[axis], 1):
+            first = x.shape[axis] - kept
+            x = torch.cat([x.narrow(axis, first, kept), x.narrow(axis, 0, first)], axis)
+    return x.clone()
+
+
+def _depth_to_space(x: Tensor, r: int) -> Tensor:
+    """Channels [c, r, r] become rows and columns of blocks of r by r."""
+    *lead, channels, height, width = x.shape
+    n = len(lead)
+    split = x.reshape(*lead, channels // r**2, r, r, height, width)
+    return split.permute(*range(n), n, n + 3, n + 1, n + 4, n + 2).reshape(*lead, -1, height * r, width * r)
+
+
+def _space_to_depth(x: Tensor, r: int) -> Tensor:
+    *lead, channels, height, width = x.shape
+    n = len(lead)
+    split = x.reshape(*lead, channels, height // r, r, width // r, r)
+    return split.permute(*range(n), n, n + 2, n + 4, n + 1, n + 3).reshape(*lead, -1, height // r, width // r)
+
+
+def _shuffled(x: Tensor, groups: int) -> Tensor:
+    """Channels [groups, rest] become [rest, groups]."""
+    return x.reshape(x.shape[0], groups, -1, *x.shape[2:]).transpose(1, 2).reshape(x.shape)
+
+
+#: Formulas that are computed in float32, and rounded once, if their operands have smaller types.
+_WIDE: dict[str, Formula] = {
+    "hardswish": _hardswish,
+    "hardsigmoid": _hardsigmoid,
+    "hardshrink": lambda x, by: torch.where(x.abs() <= by, 0.0, x),
+    "softshrink": _softshrink,
+    "threshold": lambda x, bound, other: torch.where(x <= bound, other, x),
+    "prelu": _prelu,
+    "log_sigmoid": lambda x: -F.softplus(-x),
+    "mish": lambda x: x * F.softplus(x).tanh(),
+    "glu": _glu,
+    "pow.Tensor_Scalar": _power,
+    "logaddexp": lambda x, y: torch.maximum(x, y) + F.softplus(-torch.where(x == y, 0.0, x - y).abs()),
+    "xlogy": _xlogy,
+    "addcmul": lambda x, a, b, value: x + (a * b if value == 1 else a * b * value),
+    "addcdiv": lambda x, a, b, value: x + (a / b if value == 1 else a / b * value),
+    "lerp": lambda x, end, weight: x + weight * (end - x),
+    "add": _summed(lambda x, y, alpha: x + y * alpha),
+    "sub": _summed(lambda x, y, alpha: x - y * alpha),
+    "rsub": _summed(lambda x, y, alpha: y - x * alpha),
+    "var.correction": _variance,
+    "std.correction": _deviation,
+    "var_mean.correction": _and_mean(lambda variance: variance),
+    "std_mean.correction": _and_mean(_root),
+    **dict.fromkeys(("linalg_vector_norm", "norm"), _norm),
+    "group_norm": _group_norm,
+    "instance_norm": _instance_norm,
+    "batch_norm": _batch_norm,
+    "cosine_similarity": _cosine,
+    "mse_loss": lambda x, y, reduction: _reduced((x - y).square(), reduction),
+    "l1_loss": lambda x, y, reduction: _reduced((x - y).abs(), reduction),
+    "huber_loss": _huber,
+    "smooth_l1_loss": _smooth_l1,
+    "binary_cross_entropy_with_logits": _with_logits,
+    "dot": lambda x, y: (x * y).sum(),
+    "mv": lambda x, y: (x * y).sum(-1),
+}
+
+#: Formulas of products, and of results whose elements are those of operands.
+_NARROW: dict[str, Formula] = {
+    "nan_to_num": _nan_to_num,
+    "isnan": lambda x: x != x,
+    "isfinite": lambda x: x.abs() < torch.inf,
+    "isinf": lambda x: x.abs() == torch.inf,
+    "cross_entropy_loss": _cross_entropy,
+    **dict.fromkeys(("nll_loss", "nll_loss_nd"), _nll_loss),
+    "layer_norm": _over_rows(torch.layer_norm),
+    "rms_norm": _over_rows(torch.rms_norm),
+    "matmul": _matmul,
+    "addmm": _added(torch.mm),
+    "baddbmm": _added(torch.bmm),
+    "tril": _triangle(torch.tril),
+    "triu": _triangle(torch.triu),
+    "index_select": _index_select,
+    "index.Tensor": _index,
+    "unfold": _unfold,
+    "slice_scatter": _slice_scatter,
+    "select_scatter": _select_scatter,
+    "roll": _rolled,
+    "pixel_shuffle": _depth_to_space,
+    "pixel_unshuffle": _space_to_depth,
+    "channel_shuffle": _shuffled,
+    "full_like": lambda x, value, *_: torch.full(x.shape, value, dtype=x.dtype, device=x.device),
+}
+
+#: The element types of operands and results of formulas.
+_FLOATS = (torch.float32, torch.bfloat16, torch.float16)
+
+
+def is_composed(node: Node) -> bool:
+    """Whether PyTorch composes the op of a node of others, or it has a formula, for at least some operands."""
+    return _formula_of(node) is not None
+
+
+def with_formulas(
+    module: GraphModule, dependent: Set[Node], traced: dict[Any, GraphModule | None] | None = None
+) -> None:
+    """Replaces those of the nodes `dependent` of a graph that have a formula. traced: the formulas of earlier calls."""
+    traced, dependent = {} if traced is None else traced, set(dependent)
+    for node in [n for n in module.graph.nodes if n in dependent and n.op == "call_function"]:
+        formula = _formula_of(node)
+        if formula is None or not _has_types(node):
+            continue
+        operands = node.all_input_nodes
+        values = [(n.meta["val"], n in dependent) for n in operands]
+        forms = [(v.dtype, v.shape, v.stride(), v.device, depends) for v, depends in values]
+        passed = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: f"%{operands.index(n)}")
+        key = node.target, str(passed), str(forms)
+        if key not in traced:
+            traced[key] = None
+            traced[key] = _traced(node, formula, dependent, traced)
+        if (inner := traced[key]) is not None:
+            for made in _inline(module, node, inner):
+                if any(operand in dependent for operand in made.all_input_nodes):
+                    dependent.add(made)
+
+
+def _has_types(node: Node) -> bool:
+    values = node.meta["val"] if isinstance(node.meta["val"], (tuple, list)) else (node.meta["val"],)
+    tensors = [*values, *(n.meta.get("val") for n in node.all_input_nodes)]
+    return all(
+        isinstance(t, Tensor) and (t.dtype in _FLOATS or not (t.is_floating_point() or t.is_complex())) for t in tensors
+    )
+
+
+def _formula_of(node: Node) -> Formula | None:
+    target: Any = node.target
+    if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten":
+        return None
+    name = name_of(node)
+    for table in (_WIDE, _NARROW):
+        formula = table.get(f"{name}.{target._overloadname}") or table.get(name)
+        if formula is not None:
+            return formula if table is _NARROW else _widened(formula)
+    if is_known(node) and not (name == "einsum" and not composites.is_einsum(*node.args[:2])):  # type: ignore[arg-type]
+        return None
+    composite = torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), "CompositeImplicitAutograd")
+    return target.decompose if composite else None  # type: ignore[no-any-return]
+
+
+def _widened(formula: Formula) -> Formula:
+    """A formula of operands that are cast to float32."""
+
+    def made(*arguments: Any) -> Any:
+        small = lambda x: isinstance(x, Tensor) and x.is_floating_point() and x.dtype is not torch.float32
+        return formula(*(x.float() if small(x) else x for x in arguments))
+
+    return made
+
+
+def _traced(
+    node: Node, formula: Formula, dependent: Set[Node], traced: dict[Any, GraphModule | None]
+) -> GraphModule | None:
+    """The graph of the formula of a node; None if the node stays as it is, or not all of the graph is imported."""
+    operands, arguments = node.all_input_nodes, given(node)
+    is_own = formula != node.target.decompose  # type: ignore[union-attr]
+    order = [arguments[a.name] for a in node.target._schema.arguments]  # type: ignore[union-attr]
+    passed = (order, {}) if is_own else (node.args, node.kwargs)
+    wanted, several = node.meta["val"], isinstance(node.meta["val"], (tuple, list))
+
+    def run(*tensors: Tensor) -> Any:
+        own = dict(zip(operands, tensors))
+        args, kwargs = torch.fx.node.map_arg(passed, own.__getitem__)
+        made = formula(*args, **kwargs)
+        if made is AS_IS:
+            return AS_IS
+        results = [r if r.dtype is w.dtype else r.to(w.dtype) for r, w in zip(made, wanted)] if several else made
+        return results if several or made.dtype is wanted.dtype else made.to(wanted.dtype)
+
+    fakes = [n.meta["val"] for n in operands]
+    # Nothing is saved for a backward, so that hooks of a checkpoint around the call count no tensors.
+    with fakes[0].fake_mode, torch.no_grad(), torch._C._DisableAutocast():
+        made = make_fx(run, pre_dispatch=is_own)(*fakes)
+    (output,) = made.graph.find_nodes(op="output")
+    if output.args[0] is AS_IS or any(n.op == "get_attr" for n in made.graph.nodes):
+        return None
+    places = [n for n in made.graph.nodes if n.op == "placeholder"]
+    roots = {place for place, operand in zip(places, operands) if operand in dependent}
+    for rewrite in (functools.partial(with_formulas, traced=traced), as_lookups):
+        rewrite(made, dependents(made.graph, roots))
+    inside = dependents(made.graph, roots)
+    return made if all(n.op != "call_function" or is_known(n) for n in inside) else None
+
+
+def _inline(module: GraphModule, node: Node, formula: GraphModule) -> list[Node]:
+    """Replaces a node with a formula. Returns the nodes of the formula, in order."""
+    graph, operands = module.graph, iter(node.all_input_nodes)
+    copies: dict[Node, Node] = {}
+    with graph.inserting_before(node):
+        for inner in formula.graph.nodes:
+            if inner.op == "placeholder":
+                copies[inner] = next(operands)
+            elif inner.op == "output":
+                made: Any = torch.fx.node.map_arg(inner.args[0], copies.__getitem__)
+            else:
+                copies[inner] = graph.node_copy(inner, copies.__getitem__)
+                copies[inner].meta = {**node.meta, **inner.meta}
+    if isinstance(made, Node):
+        node.replace_all_uses_with(made)
+    else:
+        for user in list(node.users):
+            user.replace_all_uses_with(made[user.args[1]])
+            graph.erase_node(user)
+    graph.erase_node(node)
+    return [made for inner, made in copies.items() if inner.op != "placeholder"]
