@@ -253,7 +253,8 @@ def test_keys_of_one_batch_are_those_of_all():
 @pytest.mark.parametrize("function", [attention_of_shared_keys, learned_queries])
 def test_products_of_other_batches_are_no_attention(function):
     x = torch.linspace(-3, 4, 512).sin().view(2, 8, 32)
-    assert compare(Two(function), x)
+    # Results and gradients are compared; attention would have others.
+    compare(Two(function), x)
 
 
 def test_keys_of_one_head_are_those_of_all():
