@@ -29,6 +29,10 @@ static constexpr int64_t kClose = 500, kNear = 100;
 /// second part visits, which bounds its time.
 static constexpr int kRounds = 20;
 static constexpr size_t kWork = 300'000'000;
+/// The slots and ranges that an order may visit if it is not the only one: so
+/// many, or so many for each slot. The latter grow with the layers in deep
+/// models under NVFP4; the former take about 0.1 s.
+static constexpr size_t kFewRanges = 4'000'000, kRangesOfSlot = 128;
 
 namespace {
 
@@ -186,8 +190,9 @@ llvm::SmallVector<unsigned> MemoryPlanner::sorted(Order order) const {
 }
 
 /// Places every slot in the given order, and keeps the result if it is the
-/// best.
-void MemoryPlanner::tryOrder(llvm::ArrayRef<unsigned> order) {
+/// best. Gives up and returns false after `limit` slots and ranges.
+bool MemoryPlanner::tryOrder(llvm::ArrayRef<unsigned> order, size_t limit) {
+  const size_t start = work;
   unsigned numEvents = 1;
   for (const Slot &slot : slots)
     numEvents = std::max(numEvents, slot.last + 1);
@@ -199,6 +204,8 @@ void MemoryPlanner::tryOrder(llvm::ArrayRef<unsigned> order) {
     ranges.clear();
     taken.collect(slot.first, slot.last, ranges);
     work += ranges.size() + 1;
+    if (work - start > limit)
+      return false;
     llvm::sort(ranges, [](auto &a, auto &b) { return a.begin < b.begin; });
     slot.offset = findOffset(slot.bytes, ranges);
     size = std::max(size, slot.offset + slot.bytes);
@@ -206,6 +213,7 @@ void MemoryPlanner::tryOrder(llvm::ArrayRef<unsigned> order) {
                  {slot.offset, slot.offset + slot.bytes});
   }
   keepIfBest(size);
+  return true;
 }
 
 /// Keeps the offsets of an arena of `size` bytes if no earlier one was as
@@ -223,13 +231,17 @@ bool MemoryPlanner::isWithin(int64_t part) const {
 
 void MemoryPlanner::plan() {
   measure();
+  const size_t limit = std::max(kFewRanges, kRangesOfSlot * slots.size());
   llvm::SmallVector<unsigned> order;
   for (Order candidate : {Order::Lifetime, Order::Area, Order::Size}) {
     if (!order.empty() && isWithin(kClose))
       break;
     int64_t before = arena;
     llvm::SmallVector<unsigned> next = sorted(candidate);
-    tryOrder(next);
+    // The order by size, which has the fewest ranges, is the last one.
+    const bool isOnly = candidate == Order::Size && best.empty();
+    if (!tryOrder(next, isOnly ? std::numeric_limits<size_t>::max() : limit))
+      continue;
     if (order.empty() || arena < before)
       order = std::move(next);
   }
@@ -242,7 +254,8 @@ void MemoryPlanner::plan() {
           .push_back(index);
     late.append(others);
     order = std::move(late);
-    tryOrder(order);
+    if (!tryOrder(order, limit))
+      break;
   }
   improve();
   slots = std::move(best);

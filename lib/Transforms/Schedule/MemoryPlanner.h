@@ -5,11 +5,12 @@
 // buffers that are alive at the same time (best fit), or else above them. The
 // order decides the quality. Three orders are tried: by size, by area (size
 // times lifetime) and by lifetime, all from the largest. From the best of them,
-// further rounds place the buffers at the top of the arena first. If the arena
-// is not near the lower bound and there are not too many buffers, the arena is
-// also filled from below, with priorities that change at random, for a fixed
-// amount of work. The smallest arena is kept; coming within 0.2 % of the lower
-// bound ends the search. The same input always gives the same plan.
+// further rounds place the buffers at the top of the arena first. An order that
+// meets too many gaps is given up, if there is another one. If the arena is not
+// near the lower bound and there are not too many buffers, the arena is also
+// filled from below, with priorities that change at random, for a fixed amount
+// of work. The smallest arena is kept; coming within 0.2 % of the lower bound
+// ends the search. The same input always gives the same plan.
 //
 //===----------------------------------------------------------------------===//
 
@@ -47,6 +48,8 @@ public:
   /// arena can be smaller.
   int64_t maxLiveBytes() const { return maxLive; }
   unsigned peakEvent() const { return peak; }
+  /// What planning cost: the slots and ranges of bytes that it visited.
+  size_t workDone() const { return work; }
 
 private:
   /// Buffers that share one piece of memory.
@@ -65,7 +68,7 @@ private:
   void improve();
   int64_t trySkyline(llvm::ArrayRef<double> priorities);
   void keepIfBest(int64_t size);
-  void tryOrder(llvm::ArrayRef<unsigned> order);
+  bool tryOrder(llvm::ArrayRef<unsigned> order, size_t limit);
 
   int64_t alignment;
   llvm::SmallVector<Slot> slots, best;

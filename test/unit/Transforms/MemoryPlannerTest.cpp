@@ -136,4 +136,20 @@ TEST(MemoryPlanner, PlansALargeStep) {
          double(planner.arenaBytes()) / planner.maxLiveBytes());
 }
 
+/// An order that meets many gaps is given up, except for the one by size: the
+/// orders and rounds would visit 232 million ranges together.
+TEST(MemoryPlanner, GivesUpOrdersWithManyGaps) {
+  std::mt19937 random(7);
+  MemoryPlanner planner(kAlignment);
+  constexpr unsigned kBuffers = 8000, kEvents = 20000;
+  for (unsigned buffer = 0; buffer < kBuffers; ++buffer) {
+    const unsigned first = random() % kEvents;
+    planner.add(256 * (1 + random() % 64), first,
+                std::min(kEvents - 1, unsigned(first + random() % 5000)));
+  }
+  planner.plan();
+  EXPECT_LE(planner.workDone(), 30'000'000u);
+  EXPECT_LE(planner.arenaBytes(), 1.2 * planner.maxLiveBytes());
+}
+
 } // namespace
