@@ -210,3 +210,72 @@ def test_random_numbers_come_in_the_order_of_the_program():
         return h, self.l2(x * torch.rand_like(x))
 
     assert any("it draws random numbers" in reason for reason in compare(Two(function), X))
+
+
+def _two_views(a, b):
+    a, b = a * 1, b * 1
+    u, v = torch.movedim(a, 0, 1), torch.movedim(b, 0, 1)
+    b.mul_(3)
+    return u * 2 + v + b.mean()
+
+
+def _windows(a, b):
+    a = a * 1
+    windows = a.unfold(1, 16, 16)
+    a.mul_(2)
+    windows.add_(1)
+    return windows.sum(-1) + a.mean() + b.mean()
+
+
+def _shuffled(a, b):
+    a = a * 1
+    y = F.channel_shuffle(a.view(16, 8, 4), 1)
+    y.mul_(2)
+    return a.view(16, 8, 4) + y
+
+
+def _given_results(a, b):
+    with torch.no_grad():
+        norms, sums = torch.zeros(16), torch.zeros(16, 32)
+        torch.linalg.vector_norm(a, 2, -1, out=norms)
+        torch.add(a, b, alpha=2, out=sums)
+    return a * norms[:, None] + sums
+
+
+@pytest.mark.parametrize("function", [_two_views, _windows, _shuffled, _given_results])
+def test_formulas_of_ops_on_memory_that_is_written(function):
+    compare(Two(lambda self, x: function(self.l1(x), self.l1(x * 2))), X)
+
+
+_LABELS = torch.tensor([1, -100, *range(2, 16)])
+
+
+def _without_first(a):
+    """A class that is forbidden."""
+    return torch.cat([torch.full_like(a[:, :1], -torch.inf), a[:, 1:]], 1)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a: F.cross_entropy(_without_first(a), _LABELS, reduction="none"),
+        lambda a: F.cross_entropy(_without_first(a), _LABELS, torch.ones(32)),
+        lambda a: a * torch.full_like(a > 0, 0.5, dtype=torch.float32),
+        lambda a: a * ((a.argmax(-1, keepdim=True) + 2**24 + 1).tril(0) % 4),
+        lambda a: torch.lerp(a * 1e8, a + 1, 1.0) + torch.lerp(a, a + 1, a.sigmoid()),
+        lambda a: a.index_select(-1, torch.tensor(1)) + a[..., torch.tensor([-1])],
+        lambda a: a * a.argmax(-1, keepdim=True).nan_to_num(),
+        lambda a: torch.where((a > 0).isfinite(), a, -a),
+    ],
+)
+def test_formulas_of_rare_operands(function):
+    compare(Two(lambda self, x: function(self.l1(x))), X)
+
+
+def test_formulas_of_empty_batches():
+    functions = (
+        lambda a: F.group_norm(a.view(-1, 8, 4), 2),
+        lambda a: F.layer_norm(a.view(-1, 8, 4), (8, 4)),
+        lambda a: F.channel_shuffle(a.view(-1, 8, 4), 2),
+    )
+    compare(Two(lambda self, x: tuple(function(self.l1(x)) for function in functions)), X[:0])

@@ -78,7 +78,7 @@ def capture(
         flat.graph.eliminate_dead_code()
     wanted = {node for node, example in zip(placeholders, examples) if example.requires_grad}
     roots = parameters | wanted
-    with_formulas(flat, dependents(flat.graph, roots))
+    with_formulas(flat, dependents(flat.graph, roots), written_nodes(flat.graph, examples))
     as_lookups(flat, dependents(flat.graph, roots))
     as_pairs(flat.graph, dependents(flat.graph, roots))
     patterns.set_apart(frozen_nodes(flat.graph) & dependents(flat.graph, wanted))

@@ -81,8 +81,8 @@ def _gives_operand(node: Node, operand: Node) -> bool:
     target, value, before = node.target, node.meta.get("val"), operand.meta.get("val")
     if not isinstance(target, torch._ops.OpOverload) or not isinstance(before, FakeTensor):
         return False
-    returns = target._schema.returns
-    if len(returns) == 1 and returns[0].alias_info is not None and returns[0].alias_info.is_write:
+    written = [a.alias_info is not None and a.alias_info.is_write for a in target._schema.arguments]
+    if written[:1] == [True] and len(target._schema.returns) == 1:
         return True
     if not isinstance(value, torch.Tensor) or storages(value) != storages(before):
         return False

@@ -56,11 +56,21 @@ def _glu(x: Tensor, axis: int) -> Tensor:
     return a * b.sigmoid()
 
 
-def _nan_to_num(x: Tensor, nan: float | None, high: float | None, low: float | None) -> Tensor:
+def _nan_to_num(x: Tensor, nan: float | None, high: float | None, low: float | None) -> Tensor | None:
+    if not x.is_floating_point():
+        return AS_IS
     ends = torch.finfo(x.dtype)
     low, high = ends.min if low is None else low, ends.max if high is None else high
     finite = torch.where(x == torch.inf, high, torch.where(x == -torch.inf, low, x))
     return torch.where(x != x, nan or 0.0, finite)
+
+
+def _lerp(x: Tensor, end: Tensor, weight: Any) -> Tensor:
+    """From the end that is nearer."""
+    near_x, near_end = x + weight * (end - x), end - (end - x) * (1 - weight)
+    if isinstance(weight, Tensor):
+        return torch.where(weight.abs() < 0.5, near_x, near_end)
+    return near_x if abs(weight) < 0.5 else near_end
 
 
 def _power(x: Tensor, exponent: Any) -> Tensor | None:
@@ -124,7 +134,7 @@ def _by_channel(vector: Tensor, x: Tensor) -> Tensor:
 
 
 def _group_norm(x: Tensor, groups: int, weight: Any, bias: Any, epsilon: float, *_: Any) -> Tensor:
-    rows = x.reshape(x.shape[0], groups, -1)
+    rows = x.reshape(x.shape[0], groups, math.prod(x.shape[1:]) // groups)
     made = F.layer_norm(rows, rows.shape[-1:], eps=epsilon).reshape(x.shape)
     made = made if weight is None else made * _by_channel(weight, x)
     return made if bias is None else made + _by_channel(bias, x)
@@ -151,7 +161,7 @@ def _over_rows(norm: Formula) -> Formula:
         if len(shape) == 1:
             return AS_IS
         vectors = tuple(v.reshape(-1) if isinstance(v, Tensor) else v for v in vectors)
-        rows = x.reshape(*x.shape[: -len(shape)], -1)
+        rows = x.reshape(*x.shape[: -len(shape)], math.prod(shape))
         return norm(rows, rows.shape[-1:], *vectors).reshape(x.shape)  # type: ignore[no-any-return]
 
     return made
@@ -220,7 +230,9 @@ def _nll(log: Tensor, target: Tensor, weight: Any, reduction: int, ignore: int, 
     label = target.masked_fill(counts.logical_not(), 0)
     share = torch.ones_like(label, dtype=log.dtype) if weight is None else weight[label]
     share = share.masked_fill(counts.logical_not(), 0.0)
-    loss = -log.gather(-1, label.unsqueeze(-1)).squeeze(-1) * share * (1 - smoothing)
+    # The logarithm of a label that does not count may be infinite.
+    own = log.gather(-1, label.unsqueeze(-1)).squeeze(-1).masked_fill(counts.logical_not(), 0.0)
+    loss = -own * share * (1 - smoothing)
     if smoothing:
         all_of = -(log if weight is None else log * weight).sum(-1) * (smoothing / log.shape[-1])
         loss = loss + torch.where(counts, all_of, 0.0)
@@ -271,13 +283,15 @@ def _summed(of: Callable[[Any, Any, float], Any]) -> Formula:
 def _triangle(of: Formula) -> Formula:
     def made(x: Tensor, diagonal: int) -> Tensor:
         ones = torch.ones(x.shape[-2:], dtype=torch.bool, device=x.device)
-        return torch.where(of(ones, diagonal), x, 0.0)
+        return x.masked_fill(of(ones, diagonal).logical_not(), 0)
 
     return made
 
 
 def _index_select(x: Tensor, axis: int, index: Tensor) -> Tensor:
-    axis %= x.dim()
+    if not x.dim():
+        return x.clone()
+    axis, index = axis % x.dim(), index.reshape(-1)
     if axis == x.dim() - 1:
         return x.gather(-1, index.expand(*x.shape[:-1], -1))
     return x[(slice(None),) * axis + (index,)]
@@ -288,8 +302,10 @@ def _index(x: Tensor, indices: Any) -> Tensor | None:
     last = x.is_floating_point() and len(indices) == x.dim() > 1 and all(index is None for index in indices[:-1])
     if not last or indices[-1].dim() != 1 or indices[-1].dtype is not torch.int64:
         return AS_IS
-    # A negative index counts from the end.
-    return _index_select(x, -1, indices[-1].remainder(x.shape[-1]))
+    index, size = indices[-1], x.shape[-1]
+    # A negative index counts from the end, and one outside reads zeros.
+    inside = (index >= -size) & (index < size)
+    return torch.where(inside, _index_select(x, -1, index.remainder(size)), 0.0)
 
 
 def _unfold(x: Tensor, axis: int, size: int, step: int) -> Tensor:
@@ -306,7 +322,7 @@ def _replaced(x: Tensor, part: Tensor, axis: int, first: int, end: int) -> Tenso
 
 def _slice_scatter(x: Tensor, part: Tensor, axis: int, start: Any, end: Any, step: int) -> Tensor | None:
     first, end, _ = slice(start, end).indices(x.shape[axis])
-    return _replaced(x, part, axis, first, end) if step == 1 else AS_IS
+    return _replaced(x, part, axis, first, max(first, end)) if step == 1 else AS_IS
 
 
 def _select_scatter(x: Tensor, part: Tensor, axis: int, index: int) -> Tensor:
@@ -330,19 +346,26 @@ def _depth_to_space(x: Tensor, r: int) -> Tensor:
     *lead, channels, height, width = x.shape
     n = len(lead)
     split = x.reshape(*lead, channels // r**2, r, r, height, width)
-    return split.permute(*range(n), n, n + 3, n + 1, n + 4, n + 2).reshape(*lead, -1, height * r, width * r)
+    order = (*range(n), n, n + 3, n + 1, n + 4, n + 2)
+    return split.permute(order).reshape(*lead, channels // r**2, height * r, width * r)
 
 
 def _space_to_depth(x: Tensor, r: int) -> Tensor:
     *lead, channels, height, width = x.shape
     n = len(lead)
     split = x.reshape(*lead, channels, height // r, r, width // r, r)
-    return split.permute(*range(n), n, n + 2, n + 4, n + 1, n + 3).reshape(*lead, -1, height // r, width // r)
+    order = (*range(n), n, n + 2, n + 4, n + 1, n + 3)
+    return split.permute(order).reshape(*lead, channels * r**2, height // r, width // r)
 
 
 def _shuffled(x: Tensor, groups: int) -> Tensor:
     """Channels [groups, rest] become [rest, groups]."""
-    return x.reshape(x.shape[0], groups, -1, *x.shape[2:]).transpose(1, 2).reshape(x.shape)
+    split = x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
+    return split.transpose(1, 2).clone().reshape(x.shape)
+
+
+def _full_like(x: Tensor, value: Any, dtype: Any = None, layout: Any = None, device: Any = None, *_: Any) -> Tensor:
+    return torch.full(x.shape, value, dtype=dtype or x.dtype, device=device or x.device)
 
 
 #: Formulas that are computed in float32, and rounded once, if their operands have smaller types.
@@ -361,7 +384,7 @@ _WIDE: dict[str, Formula] = {
     "xlogy": _xlogy,
     "addcmul": lambda x, a, b, value: x + (a * b if value == 1 else a * b * value),
     "addcdiv": lambda x, a, b, value: x + (a / b if value == 1 else a / b * value),
-    "lerp": lambda x, end, weight: x + weight * (end - x),
+    "lerp": _lerp,
     "add": _summed(lambda x, y, alpha: x + y * alpha),
     "sub": _summed(lambda x, y, alpha: x - y * alpha),
     "rsub": _summed(lambda x, y, alpha: y - x * alpha),
@@ -387,8 +410,8 @@ _WIDE: dict[str, Formula] = {
 _NARROW: dict[str, Formula] = {
     "nan_to_num": _nan_to_num,
     "isnan": lambda x: x != x,
-    "isfinite": lambda x: x.abs() < torch.inf,
-    "isinf": lambda x: x.abs() == torch.inf,
+    "isfinite": lambda x: x.abs() < torch.inf if x.is_floating_point() else AS_IS,
+    "isinf": lambda x: x.abs() == torch.inf if x.is_floating_point() else AS_IS,
     "cross_entropy_loss": _cross_entropy,
     **dict.fromkeys(("nll_loss", "nll_loss_nd"), _nll_loss),
     "layer_norm": _over_rows(torch.layer_norm),
@@ -407,7 +430,7 @@ _NARROW: dict[str, Formula] = {
     "pixel_shuffle": _depth_to_space,
     "pixel_unshuffle": _space_to_depth,
     "channel_shuffle": _shuffled,
-    "full_like": lambda x, value, *_: torch.full(x.shape, value, dtype=x.dtype, device=x.device),
+    "full_like": _full_like,
 }
 
 #: The element types of operands and results of formulas.
@@ -420,13 +443,19 @@ def is_composed(node: Node) -> bool:
 
 
 def with_formulas(
-    module: GraphModule, dependent: Set[Node], traced: dict[Any, GraphModule | None] | None = None
+    module: GraphModule,
+    dependent: Set[Node],
+    written: Set[Node] = frozenset(),
+    traced: dict[Any, GraphModule | None] | None = None,
 ) -> None:
-    """Replaces those of the nodes `dependent` of a graph that have a formula. traced: the formulas of earlier calls."""
+    """Replaces those of the nodes `dependent` of a graph that have a formula.
+
+    written: nodes whose memory is written; the formula of a view of it would copy. traced: the formulas of earlier calls.
+    """
     traced, dependent = {} if traced is None else traced, set(dependent)
     for node in [n for n in module.graph.nodes if n in dependent and n.op == "call_function"]:
         formula = _formula_of(node)
-        if formula is None or not _has_types(node):
+        if formula is None or not _has_types(node) or (name_of(node) == "unfold" and node in written):
             continue
         operands = node.all_input_nodes
         values = [(n.meta["val"], n in dependent) for n in operands]
@@ -452,7 +481,7 @@ def _has_types(node: Node) -> bool:
 
 def _formula_of(node: Node) -> Formula | None:
     target: Any = node.target
-    if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten":
+    if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten" or target._schema.is_mutable:
         return None
     name = name_of(node)
     for table in (_WIDE, _NARROW):
@@ -509,9 +538,18 @@ def _traced(
     return made if all(n.op != "call_function" or is_known(n) for n in inside) else None
 
 
+def _value_of(node: Node, fake_mode: Any) -> Any:
+    """The value of a node, in the memory of its own operands, which are not those that its formula was traced for."""
+    target: Any = node.target
+    args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
+    with fake_mode, torch.no_grad(), torch._C._DisableAutocast():
+        return target(*args, **kwargs)
+
+
 def _inline(module: GraphModule, node: Node, formula: GraphModule) -> list[Node]:
     """Replaces a node with a formula. Returns the nodes of the formula, in order."""
     graph, operands = module.graph, iter(node.all_input_nodes)
+    fake_mode = node.all_input_nodes[0].meta["val"].fake_mode
     copies: dict[Node, Node] = {}
     with graph.inserting_before(node):
         for inner in formula.graph.nodes:
@@ -521,7 +559,7 @@ def _inline(module: GraphModule, node: Node, formula: GraphModule) -> list[Node]
                 made: Any = torch.fx.node.map_arg(inner.args[0], copies.__getitem__)
             else:
                 copies[inner] = graph.node_copy(inner, copies.__getitem__)
-                copies[inner].meta = {**node.meta, **inner.meta}
+                copies[inner].meta = {**node.meta, **inner.meta, "val": _value_of(copies[inner], fake_mode)}
     if isinstance(made, Node):
         node.replace_all_uses_with(made)
     else:
