@@ -51,16 +51,18 @@ TE_HOST_DEVICE float e2m1ToFloat(uint32_t code) {
   return bitsToFloat((code & 8) << 28 | (code & 7) << 22) * 0x1p126f;
 }
 
+/// 2^n for n in [-126, 127].
+TE_HOST_DEVICE float exp2Int(int n) {
+  return bitsToFloat(static_cast<uint32_t>(n + 127) << 23);
+}
+
 /// e^x. Reduces x = n ln2 + r with |r| <= ln2 / 2, evaluates a polynomial of r.
-/// It has no branches, and no conversions, of which GPUs do few at a time.
 TE_HOST_DEVICE float exp(float x) {
-  // The results from these on are 0 and infinity. A NaN stays.
-  x = x < -105.0f ? -105.0f : x;
-  x = x > 89.0f ? 89.0f : x;
-  // Adding 1.5 * 2^23 rounds to an integer, which is in the lower bits.
-  const float shift = 12582912.0f;
-  const float shifted = x * 1.44269504f + shift;
-  const float n = shifted - shift;
+  if (!(x < 88.8f))
+    return x != x ? x : bitsToFloat(0x7f800000u);
+  if (x < -104.0f)
+    return 0.0f;
+  const float n = rintf(x * 1.44269504f);
   float r = fmaf(n, -0.693359375f, x);
   r = fmaf(n, 2.12194440e-4f, r);
   float p = 1.9875691500e-4f;
@@ -70,11 +72,9 @@ TE_HOST_DEVICE float exp(float x) {
   p = fmaf(p, r, 1.6666665459e-1f);
   p = fmaf(p, r, 5.0000001201e-1f);
   p = fmaf(p, r * r, r) + 1.0f;
-  // Two factors, because 2^n alone can leave the normal range; the exponent of
-  // 2^n is n + 127. The first product is exact.
-  const uint32_t exponent = floatToBits(shifted) - (0x4b400000u - 254);
-  const uint32_t half = exponent / 2;
-  return p * bitsToFloat(half << 23) * bitsToFloat((exponent - half) << 23);
+  // Two factors, because 2^n alone can leave the normal range.
+  const int half = static_cast<int>(n) / 2;
+  return p * exp2Int(half) * exp2Int(static_cast<int>(n) - half);
 }
 
 TE_HOST_DEVICE float tanh(float x) {
