@@ -421,6 +421,7 @@ def TE_SoftmaxOp
 
     Constraints:
     1. (softmax-c1) `scale` is finite.
+    2. (softmax-c2) a row has at most 2^24 elements.
 
     Example:
 
@@ -447,6 +448,7 @@ def TE_SoftmaxBackwardOp
 
     Constraints:
     1. (softmax_backward-c1) `scale` is finite.
+    2. (softmax_backward-c2) a row has at most 2^24 elements.
 
     Example:
 

@@ -20,8 +20,8 @@ extern "C" {
 
 /// Code that was generated for launches of the kernel `generated`, as a
 /// constant of the module. It computes elements of all outputs from the same
-/// elements of the inputs, and sums of rows; it reads an element for the last
-/// time before it writes that element.
+/// elements of the inputs, and reductions of rows; what it reads of an element
+/// after it writes that element, it does not use.
 typedef struct te_rt_generated {
   /// What messages call it.
   const char *name;

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "LaunchCall.h"
+#include "Regions.h"
 
 #include "TEDialect/Runtime/te_runtime_types.h"
 
@@ -264,7 +265,7 @@ matrixOf(linalg::ReduceOp op) {
 template <>
 LogicalResult te::emitLaunches(linalg::ReduceOp op, LaunchEmitter &emitter) {
   auto matrix = matrixOf(op);
-  if (!matrix)
+  if (!matrix || isMaximum(op))
     return refuseLaunch(op);
   const Value x = op.getInputs().front(), y = op->getResult(0);
   const bool isOfRows =

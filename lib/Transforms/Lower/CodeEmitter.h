@@ -11,7 +11,7 @@
 namespace mlir::te {
 
 /// Emits the host and the device function of a launch. Launches with and
-/// without sums of rows differ in their loops.
+/// without reductions of rows differ in their loops.
 class CodeEmitter {
 public:
   /// For functions before `step` that are called `name` and `name`_device.
@@ -156,7 +156,7 @@ private:
   Block *addBlock(ArrayRef<Type> arguments = {});
 };
 
-/// The emitters of launches without and with sums of rows.
+/// The emitters of launches without and with reductions of rows.
 std::unique_ptr<CodeEmitter>
 createElementCode(func::FuncOp step, tert::LaunchOp launch, StringRef name);
 std::unique_ptr<CodeEmitter>

@@ -9,6 +9,8 @@
 //                           to PTX.
 //   te_generated_N_record   a te_rt_generated that refers to both
 //
+// and te_shared_memory once for all kernels that have shared memory.
+//
 // The functions of Core/Math.h (exp, tanh, ...) and conversions of narrow
 // floats are emitted as calls of te_scalar_*. lib/JIT links one definition of
 // these for the host and for GPUs, so that both compute the same bits.

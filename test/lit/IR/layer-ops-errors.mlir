@@ -345,6 +345,22 @@ func.func @softmax_c1(%x: tensor<4x8xf32>) {
 
 // -----
 
+func.func @softmax_c2(%x: tensor<1x16777217xbf16>) {
+  // expected-error @below {{expected at most 16777216 columns, but got 16777217}}
+  %y = te.softmax %x : tensor<1x16777217xbf16>
+  return
+}
+
+// -----
+
+func.func @softmax_backward_c2(%x: tensor<1x16777217xbf16>) {
+  // expected-error @below {{expected at most 16777216 columns, but got 16777217}}
+  %y = te.softmax_backward %x, %x : tensor<1x16777217xbf16>
+  return
+}
+
+// -----
+
 func.func @dropout_c1(%x: tensor<4x8xf32>, %s: tensor<2xi32>) {
   // expected-error @below {{expected 'probability' to be from 0 to 1, but got 1.5}}
   %y = te.dropout %x rng %s {probability = 1.5 : f32} : tensor<4x8xf32>

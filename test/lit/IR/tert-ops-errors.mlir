@@ -254,7 +254,7 @@ func.func @row_reduce_c1_different(%x: !tert.buffer<256>, %y: !tert.buffer<256>)
     : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
   ^bb0(%in: f32):
     %sum = tert.row_reduce sum %in {cols = 32 : i64}
-    // expected-error @below {{expected 'cols' to be that of the first sum (32), but got 16}}
+    // expected-error @below {{expected 'cols' to be that of the first reduction (32), but got 16}}
     %other = tert.row_reduce sum %sum {cols = 16 : i64}
     tert.yield %other : f32
   }

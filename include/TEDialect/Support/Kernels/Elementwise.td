@@ -37,8 +37,8 @@ def fill : Kernel<Elementwise> {
 def generated : Kernel<Elementwise> {
   let Description = [{
     Runs code that the compiler generated for one step: out0[i], out1[i], ... from
-    in0[i], in1[i], ... for each i < `count`, and sums of rows between, in the order
-    of `row_sum`. `function` is the address of a te_rt_generated in the module, which
+    in0[i], in1[i], ... for each i < `count`, with reductions of rows between, sums in
+    the order of `row_sum`. `function` is the address of a te_rt_generated in the module, which
     also knows the types of the elements.
     Buffers that the code does not use are absent; those it uses come first.
   }];

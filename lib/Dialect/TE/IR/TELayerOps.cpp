@@ -293,12 +293,28 @@ LogicalResult ActivationBackwardQuantizeOp::verify() {
   return success();
 }
 
+/// The longest row that generated code reduces.
+static LogicalResult verifyCols(Operation *op, Value matrix) {
+  constexpr int64_t kMostCols = int64_t(1) << 24;
+  const int64_t cols = cast<ShapedType>(matrix.getType()).getDimSize(1);
+  if (ShapedType::isDynamic(cols) || cols <= kMostCols)
+    return success();
+  return op->emitOpError() << "expected at most " << kMostCols
+                           << " columns, but got " << cols;
+}
+
 LogicalResult SoftmaxOp::verify() {
+  // softmax-c2
+  if (failed(verifyCols(*this, getX())))
+    return failure();
   // softmax-c1
   return verifyFinite(*this, "scale", getScale());
 }
 
 LogicalResult SoftmaxBackwardOp::verify() {
+  // softmax_backward-c2
+  if (failed(verifyCols(*this, getY())))
+    return failure();
   // softmax_backward-c1
   return verifyFinite(*this, "scale", getScale());
 }

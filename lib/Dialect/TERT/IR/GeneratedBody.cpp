@@ -122,7 +122,7 @@ static std::optional<int64_t> maximumOf(AffineExpr expr, int64_t last) {
   }
 }
 
-/// Sums are of rows of one length, and outputs that have an element for each
+/// Reductions are of rows of one length, and outputs that have an element for each
 /// row have one value in it.
 static LogicalResult verifyReductions(LaunchOp op, int64_t count) {
   Block &body = op.getBody().front();
@@ -136,7 +136,7 @@ static LogicalResult verifyReductions(LaunchOp op, int64_t count) {
              << " and to divide 'count' (" << count << "), but got " << given;
     if (given != cols)
       return sum.emitOpError()
-             << "expected 'cols' to be that of the first sum (" << cols
+             << "expected 'cols' to be that of the first reduction (" << cols
              << "), but got " << given;
   }
   // launch-c8

@@ -13,7 +13,7 @@
 // A warp loads its row once: a run of four elements for each thread.
 // CHECK: llvm.func @te_generated_0_device(
 // CHECK: llvm.load %{{.*}} {alignment = 8 : i64} : !llvm.ptr<1> -> vector<4xbf16>
-// CHECK-COUNT-20: llvm.call_intrinsic "llvm.nvvm.shfl.sync.bfly.f32"
+// CHECK-COUNT-8: llvm.call_intrinsic "llvm.nvvm.shfl.sync.bfly.f32"
 // CHECK-NOT: -> vector<4xbf16>
 // CHECK: llvm.store {{.*}} {alignment = 8 : i64} : vector<4xbf16>, !llvm.ptr<1>
 // CHECK: llvm.icmp "eq"
