@@ -122,8 +122,8 @@ static std::optional<int64_t> maximumOf(AffineExpr expr, int64_t last) {
   }
 }
 
-/// Reductions are of rows of one length, and outputs that have an element for each
-/// row have one value in it.
+/// Reductions are of rows of one length, and outputs that have an element for
+/// each row have one value in it.
 static LogicalResult verifyReductions(LaunchOp op, int64_t count) {
   Block &body = op.getBody().front();
   const int64_t cols = getColsOfReductions(body);
