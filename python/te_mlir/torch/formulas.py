@@ -433,6 +433,9 @@ _NARROW: dict[str, Formula] = {
     "full_like": _full_like,
 }
 
+#: Ops that view their operand in PyTorch, and whose formulas copy it.
+_COPIED_VIEWS = frozenset(["unfold"])
+
 #: The element types of operands and results of formulas.
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 
@@ -455,7 +458,7 @@ def with_formulas(
     traced, dependent = {} if traced is None else traced, set(dependent)
     for node in [n for n in module.graph.nodes if n in dependent and n.op == "call_function"]:
         formula = _formula_of(node)
-        if formula is None or not _has_types(node) or (name_of(node) == "unfold" and node in written):
+        if formula is None or not _has_types(node) or (name_of(node) in _COPIED_VIEWS and node in written):
             continue
         operands = node.all_input_nodes
         values = [(n.meta["val"], n in dependent) for n in operands]
