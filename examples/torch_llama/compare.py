@@ -23,7 +23,7 @@ import time
 
 import torch
 import transformers
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
@@ -66,10 +66,15 @@ def batches(steps, sequences, sequence, seed, device):
         yield torch.stack([text[s : s + sequence] for s in starts]).to(device)
 
 
-def model_of(sizes, device):
-    config = LlamaConfig(**sizes, use_cache=False)
+def model_of(sizes, device, name="llama"):
+    """A model with random weights, in bf16: "llama", or "qwen3", which normalises queries and keys."""
+    if name == "qwen3":
+        heads = sizes["hidden_size"] // sizes["num_attention_heads"]
+        kind, config = Qwen3ForCausalLM, Qwen3Config(**sizes, head_dim=heads, use_cache=False)
+    else:
+        kind, config = LlamaForCausalLM, LlamaConfig(**sizes, use_cache=False)
     with torch.device(device):
-        model = LlamaForCausalLM(config)
+        model = kind(config)
     # Positions stay exact, as they do where transformers loads a model in 16 bits.
     rotary = model.model.rotary_emb
     inverse = rotary.inv_freq

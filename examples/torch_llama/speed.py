@@ -3,6 +3,8 @@
 
     python3 speed.py --out speed.json                          # an H200: 4 layers of Llama 3 8B, one sequence of 8192
     python3 speed.py --small --rows te-block torch             # seconds on a CPU, reference backend
+    python3 speed.py --model qwen3                             # 4 layers of Qwen3 8B
+    python3 speed.py --layers 16 --recompute                   # activations of layers are computed again in the backward
 
 A row is a program:
     te-bf16, te-delayed, te-current, te-block     te with this recipe; with "+graph", recorded as a CUDA graph
@@ -37,6 +39,8 @@ RECIPES = {
     "te-current": "Float8CurrentScaling",
     "te-block": "Float8BlockScaling",
 }
+#: Of 8B parameters; the other sizes are those of Llama 3 8B, and the vocabulary is an option.
+FEED_FORWARD = {"llama": {"intermediate_size": 14336}, "qwen3": {"intermediate_size": 12288}}
 OTHER = "transformer-engine-"
 ROWS = ["torch", "torchao", "te-bf16", "te-delayed", "te-current", "te-current+graph", "te-block"]
 ROWS += [OTHER + name for name in ("bf16", "delayed", "current", "block")]
@@ -106,16 +110,21 @@ def write(rows, arguments, *names):
     pathlib.Path(arguments.out).write_text(json.dumps(result, indent=1) + "\n")
 
 
-def compiled(row, model):
-    """The loss of the model as the program that a row names."""
+def compiled(row, model, recompute=False):
+    """The loss of the model as the program that a row names; with `recompute`, a layer saves only its input."""
     name, _, graph = row.partition("+")
     if name in RECIPES:
         import te_mlir
         import te_mlir.torch
 
         options = {"cuda_graph": True} if graph else {}
+        if recompute:
+            options["remat"] = "everything"
         return te_mlir.torch.jit(Loss(model), recipe=getattr(te_mlir, RECIPES[name])(), strict=True, **options)
     without_mask_tensor(model)
+    if recompute:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+        model.train()
     if name == "torchao":
         from torchao.float8 import Float8LinearConfig, convert_to_float8_training
 
@@ -131,15 +140,16 @@ def measure(row, arguments):
     sizes = dict(SIZES[arguments.small])
     if cuda:
         sizes.update(vocab_size=arguments.vocabulary, num_hidden_layers=arguments.layers)
+        sizes.update(FEED_FORWARD[arguments.model])
     if row.startswith(OTHER):
         from transformer_engine_llama import TransformerEngineLlama
 
         model = program = TransformerEngineLlama(sizes, row.removeprefix(OTHER))
         draw_weights(model, 0)
     else:
-        model = model_of(sizes, device)
+        model = model_of(sizes, device, arguments.model)
         draw_weights(model, 0)
-        program = compiled(row, model)
+        program = compiled(row, model, arguments.recompute)
     shape = (arguments.sequences, 32 if arguments.small else arguments.sequence)
     batches = [torch.randint(0, sizes["vocab_size"], shape, device=device) for _ in range(4)]
 
@@ -171,6 +181,8 @@ def main():
     )
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--model", choices=FEED_FORWARD, default="llama")
+    parser.add_argument("--recompute", action="store_true", help="activation checkpoints for each layer")
     parser.add_argument("--vocabulary", type=int, default=128256)
     parser.add_argument("--sequences", type=int, default=1)
     parser.add_argument("--sequence", type=int, default=8192)
@@ -184,11 +196,16 @@ def main():
     for row in arguments.rows or ():
         if row not in ROWS and row.removesuffix("+graph") not in RECIPES:
             parser.error(f"expected a row of {', '.join(ROWS)}, but got '{row}'")
-    chosen = arguments.rows or [row for row in ROWS if importlib.util.find_spec(package_of(row))]
-    left_out = [] if arguments.rows else [row for row in ROWS if row not in chosen]
+    # The TransformerEngine model is Llama, and its layers save their activations.
+    possible = [row for row in ROWS if not row.startswith(OTHER) or (arguments.model == "llama" and not arguments.recompute)]
+    for row in set(arguments.rows or ()) - set(possible):
+        if row in ROWS:
+            parser.error(f"{row} has neither --model nor --recompute")
+    chosen = arguments.rows or [row for row in possible if importlib.util.find_spec(package_of(row))]
+    left_out = [] if arguments.rows else [row for row in possible if row not in chosen]
     if left_out:
         print(f"left out, because their packages are not installed: {', '.join(left_out)}")
-    write(measured_apart(chosen), arguments, "layers", "vocabulary", "sequences", "sequence")
+    write(measured_apart(chosen), arguments, "model", "recompute", "layers", "vocabulary", "sequences", "sequence")
 
 
 if __name__ == "__main__":

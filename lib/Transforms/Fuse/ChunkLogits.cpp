@@ -95,8 +95,11 @@ void Rewriter::addBody(ByRowsOp op, ArrayRef<Operation *> ops,
   OpBuilder inside = OpBuilder::atBlockEnd(body);
   IRMapping map;
   for (auto *list : {&inputs, &whole})
-    for (auto [value, operand] : *list)
-      map.map(value, body->addArgument(operand.getType(), operand.getLoc()));
+    for (auto [value, operand] : *list) {
+      Value argument = body->addArgument(operand.getType(), operand.getLoc());
+      map.map(value, argument);
+      map.map(forwardValue(value), argument);
+    }
   for (Operation *each : ops) {
     for (Value operand : each->getOperands())
       if (!map.contains(operand))

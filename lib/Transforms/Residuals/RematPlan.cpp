@@ -133,6 +133,15 @@ static int64_t flopsOf(Operation *op) {
          cast<ShapedType>(op->getResult(0).getType()).getDimSize(1);
 }
 
+/// True for a loss and the GEMM of its logits. The backward begins with them,
+/// so recomputing them frees nothing, and te-chunk-logits expects them in the
+/// forward.
+static bool isLoss(Operation *op) {
+  return isa_and_present<CrossEntropyOp>(op) ||
+         (isa_and_present<MatmulOp, ScaledMatmulOp>(op) &&
+          llvm::any_of(op->getUsers(), llvm::IsaPred<CrossEntropyOp>));
+}
+
 //===----------------------------------------------------------------------===//
 // The forward
 //===----------------------------------------------------------------------===//
@@ -269,13 +278,16 @@ void RematPlan::makeUnits() {
     if (isAlwaysThere(value) || isScalar(value))
       continue;
     Value storage = storageOf(value);
-    if (held.insert(storage).second)
+    const bool isNew = held.insert(storage).second;
+    if (isLoss(storage.getDefiningOp()))
+      continue;
+    if (isNew)
       bytesHeld += bytesOf(storage.getType());
     Value source = sourceOf(value);
     Operation *op = source.getDefiningOp();
     Value key = op ? Value(op->getResult(0)) : source;
-    auto [entry, isNew] = unitOf.try_emplace(key, units.size());
-    if (isNew) {
+    auto [entry, isFirst] = unitOf.try_emplace(key, units.size());
+    if (isFirst) {
       Unit unit;
       unit.op = op;
       auto found = names.find(op);
@@ -334,7 +346,7 @@ RematPlan::getLargestHeld(unsigned count) const {
 //===----------------------------------------------------------------------===//
 
 bool RematPlan::mayRepeat(Operation *op) const {
-  if (!op || !inForward.contains(op) || readsHeld.contains(op) ||
+  if (!op || isLoss(op) || !inForward.contains(op) || readsHeld.contains(op) ||
       op->getNumRegions() != 0 || !isMemoryEffectFree(op))
     return false;
   // The operands of an op of only scalars and constants have no residuals, so

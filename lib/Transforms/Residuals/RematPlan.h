@@ -13,6 +13,9 @@
 // input of a residual block. Casts and elementwise ops on arguments do not
 // count as alive, because they can be recomputed anywhere.
 //
+// A loss and its logits are always saved, and do not count as saved bytes: the
+// backward begins with them.
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef TE_TRANSFORMS_RESIDUALS_REMATPLAN_H

@@ -55,6 +55,7 @@ def counts(module, mode):
         "matmul": r"te\.(scaled_)?matmul",
         "activation": r"te\.activation ",
         "rms_norm": r"te\.rms_norm ",
+        "loss": r"te\.cross_entropy ",
         "amax": r"te\.amax ",
         "scale": r"te\.compute_scale ",
         "update": r"te\.delayed_scaling_update ",
@@ -131,6 +132,14 @@ for mode in ALL_MODES:
     for policy in ("everything", "budget:800000"):
         found = run(BYTE_LM, "train_step", text, f"{mode} remat={policy}", steps=STEPS)
         expect_same(found, held, sorted(held), f"{mode}, {policy}: the language model")
+# The logits of 128 of 256 rows are stored at a time, and are not computed again.
+for mode in ALL_MODES:
+    by_rows = f"{mode} logits-budget=70000"
+    held, had = run(BYTE_LM, "train_step", text, by_rows, steps=STEPS), counts(BYTE_LM, by_rows)
+    found = run(BYTE_LM, "train_step", text, f"{by_rows} remat=everything", steps=STEPS)
+    expect_same(found, held, sorted(held), f"{mode}, everything: a loss by rows")
+    has = counts(BYTE_LM, f"{by_rows} remat=everything")
+    expect(has["loss"] == had["loss"], f"{mode}: the loss is not repeated")
 layer = decoder_layer(np.random.default_rng(10))
 for mode in ALL_MODES:
     held = run(LLAMA, "layer", layer, mode, vjp=True)

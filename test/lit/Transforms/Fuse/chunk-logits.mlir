@@ -1,6 +1,7 @@
 // RUN: split-file %s %t
 // RUN: te-opt %t/rows.mlir --te-training-pipeline="vjp=head recipe=high_precision logits-budget=70000 compile-to=fuse" --remarks-filter="te-chunk-logits" 2>&1 | FileCheck %t/rows.mlir --check-prefix=PLAIN
 // RUN: te-opt %t/rows.mlir --te-training-pipeline="vjp=head recipe=float8_current_scaling logits-budget=70000 compile-to=fuse" | FileCheck %t/rows.mlir --check-prefixes=ROWS,CURRENT
+// RUN: te-opt %t/rows.mlir --te-training-pipeline="vjp=head recipe=float8_current_scaling remat=everything logits-budget=70000 compile-to=fuse" | FileCheck %t/rows.mlir --check-prefixes=ROWS,CURRENT
 // RUN: te-opt %t/rows.mlir --te-training-pipeline="vjp=head recipe=delayed_scaling logits-budget=70000 compile-to=fuse" | FileCheck %t/rows.mlir --check-prefixes=ROWS,DELAYED
 // RUN: te-opt %t/rows.mlir --te-training-pipeline="recipe=high_precision logits-budget=70000 compile-to=fuse" | FileCheck %t/rows.mlir --check-prefix=LOSS
 // RUN: te-opt %t/rows.mlir --te-training-pipeline="vjp=head logits-budget=0 compile-to=fuse" | FileCheck %t/rows.mlir --check-prefix=WHOLE
@@ -8,6 +9,7 @@
 // RUN: te-opt %t/rows.mlir --te-training-pipeline="vjp=head recipe=float8_current_scaling logits-budget=70000 compile-to=schedule" | FileCheck %t/rows.mlir --check-prefix=LAUNCH
 // RUN: not te-opt %t/rows.mlir --te-training-pipeline="logits-budget=-1" 2>&1 | FileCheck %t/rows.mlir --check-prefix=NEGATIVE
 // RUN: te-opt %t/unit.mlir --te-training-pipeline="recipe=float8_block_scaling logits-budget=70000 compile-to=fuse" | FileCheck %t/unit.mlir
+// RUN: te-opt %t/held.mlir --te-chunk-logits="budget=65536" | FileCheck %t/held.mlir
 // RUN: te-opt %t/declines.mlir --te-chunk-logits="budget=65536" --remarks-filter=".*" 2>&1 | FileCheck %t/declines.mlir
 // RUN: te-opt %t/rows.mlir --te-training-pipeline="vjp=head recipe=float8_block_scaling logits-budget=70000 target=sm_100 compile-to=fuse" --remarks-filter="te-chunk-logits" 2>&1 | FileCheck %t/rows.mlir --check-prefix=SM100
 
@@ -88,6 +90,25 @@ func.func private @head(%x: tensor<272x128xbf16>, %w: tensor<256x128xbf16>, %t: 
   %y = te.linear %x, %w : tensor<272x128xbf16>, tensor<256x128xbf16> -> tensor<272x256xbf16>
   %loss = te.cross_entropy %y, %t : tensor<272x256xbf16>, tensor<272xi32>
   return %loss : tensor<f32>
+}
+
+//--- held.mlir
+// A loss of the backward reads its targets through a residual, its gradient directly.
+// CHECK-LABEL: func.func @backward(
+// CHECK-SAME:    %[[X:[^ ]*]]: tensor<272x128xbf16>, %{{.*}}: tensor<256x128xbf16>, %[[T:[^ ]*]]: tensor<272xi32>
+// CHECK:         %[[HELD:.*]] = te.residual %[[T]]
+// CHECK:         te.by_rows(%[[X]], %[[HELD]])
+// CHECK-NEXT:    ^bb0(%{{.*}}: tensor<272x128xbf16>, %[[TARGETS:[^ ]*]]: tensor<272xi32>,
+// CHECK:           te.cross_entropy %{{.*}}, %[[TARGETS]]
+// CHECK:           te.cross_entropy_backward %{{.*}}, %{{.*}}, %[[TARGETS]],
+func.func @backward(%x: tensor<272x128xbf16>, %w: tensor<256x128xbf16>, %t: tensor<272xi32>, %g: tensor<f32>) -> (tensor<f32>, tensor<272x128xbf16>) {
+  %held = te.residual %t "targets" : tensor<272xi32>
+  %y = te.matmul %x, %w contract = [1, 1] : tensor<272x128xbf16>, tensor<256x128xbf16> -> tensor<272x256xbf16>
+  %loss, %lse = te.cross_entropy %y, %held : tensor<272x256xbf16>, tensor<272xi32> lse tensor<272xf32>
+  %weight = te.cross_entropy_weight of %t gradient %g vocabulary 256 : tensor<272xi32>
+  %d = te.cross_entropy_backward %weight, %y, %t, %lse : tensor<272x256xbf16>, tensor<272xi32>, tensor<272xf32>
+  %dx = te.matmul %d, %w contract = [1, 0] : tensor<272x256xbf16>, tensor<256x128xbf16> -> tensor<272x128xbf16>
+  return %loss, %dx : tensor<f32>, tensor<272x128xbf16>
 }
 
 //--- declines.mlir
