@@ -18,6 +18,7 @@
 #include "llvm/Support/JSON.h"
 
 #include <map>
+#include <numeric>
 
 namespace mlir::te {
 #define GEN_PASS_DEF_REPORTTIMEPASS
@@ -42,19 +43,27 @@ struct Row {
 };
 } // namespace
 
-/// The bytes of the buffers of a launch. A buffer that is read and written is
-/// two operands.
-static int64_t bytesOf(tert::LaunchOp launch) {
-  int64_t bytes = 0;
-  for (Value buffer : launch.getBuffers())
-    bytes += cast<tert::BufferType>(buffer.getType()).getBytes();
-  return bytes;
-}
-
 /// The integer parameter `name` of a launch.
 static double parameter(tert::LaunchOp launch, StringRef name) {
   return static_cast<double>(
       launch.getParameters().getAs<IntegerAttr>(name).getInt());
+}
+
+/// The bytes that a launch moves of its buffers. A buffer that is read and
+/// written is two operands.
+static int64_t bytesOf(tert::LaunchOp launch) {
+  SmallVector<int64_t> bytes;
+  for (Value buffer : launch.getBuffers())
+    bytes.push_back(cast<tert::BufferType>(buffer.getType()).getBytes());
+  // Of a table, only the rows of the tokens are read.
+  if (launch.getKernel() == "embedding")
+    bytes[1] = std::min(bytes[1], bytes[2]);
+  // The cast for the weight's gradient is written for some of all rows.
+  if (launch.getKernel() == "cross_entropy_backward_quantize")
+    for (int64_t &column : MutableArrayRef(bytes).drop_front(7))
+      column = static_cast<int64_t>(column * parameter(launch, "rows") /
+                                    parameter(launch, "whole_rows"));
+  return std::accumulate(bytes.begin(), bytes.end(), int64_t(0));
 }
 
 /// The pairs of a query and a key that attention over whole sequences
