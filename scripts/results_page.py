@@ -31,6 +31,8 @@ MEASURED = {
     "h200-moe": ("b8fc9de", "2026-11-21"),
     "h200-parallel": ("0fccedc", "2026-11-22"),
     "h200-torch-llama-speed": ("11e7665", "2026-11-27"),
+    "h200-torch-qwen3-speed": ("cf764dfe", "2026-11-27"),
+    "h200-torch-recompute-speed": ("3e9cbe37", "2026-11-27"),
     "h200-host-cost": ("901c88e", "2026-11-22"),
 }
 NAMES = {
@@ -113,8 +115,33 @@ def rows_of_pytorch():
     )
 
 
+def rows_of_more_pytorch():
+    """Other models from PyTorch: time and memory beside torch.compile's."""
+    for what, file, peer in (
+        (
+            "transformers' Qwen 3 from PyTorch, 4 layers of Qwen3-8B's size, 151,936 words, 8192 tokens",
+            "h200-torch-qwen3-speed",
+            "`torch.compile` in bf16",
+        ),
+        (
+            "transformers' Llama from PyTorch, 16 layers of Llama-8B's size, each layer saves only its input",
+            "h200-torch-recompute-speed",
+            "`torch.compile` in bf16 with activation checkpoints",
+        ),
+    ):
+        rows = read(file)["rows"]
+        base = only(rows, row="torch")
+        names = ("delayed", "current", "block")
+        factor = lambda key, name: only(rows, row=f"te-{name}")[key] / base[key]
+        times = ", ".join(f"**{1 / factor('ms', name):.2f}x** ({name})" for name in names)
+        memory = f"memory **{factor('device_mib', 'current'):.2f}x** (current)"
+        against = f"{peer}, with causal flash attention ({base['ms']:.1f} ms, {base['device_mib']:,.0f} MiB)"
+        yield Row(what, f"{times}; {memory}", against, file), None
+
+
 def rows_and_bars():
     yield from rows_of_pytorch()
+    yield from rows_of_more_pytorch()
     step = read("h200-model-8-layers-1-gpu")["model"]
     bf16 = only(step, recipe="high_precision")
     factor = lambda rows, base, recipe, **more: (

@@ -197,7 +197,9 @@ def main():
         if row not in ROWS and row.removesuffix("+graph") not in RECIPES:
             parser.error(f"expected a row of {', '.join(ROWS)}, but got '{row}'")
     # The TransformerEngine model is Llama, and its layers save their activations.
-    possible = [row for row in ROWS if not row.startswith(OTHER) or (arguments.model == "llama" and not arguments.recompute)]
+    possible = [
+        row for row in ROWS if not row.startswith(OTHER) or (arguments.model == "llama" and not arguments.recompute)
+    ]
     for row in set(arguments.rows or ()) - set(possible):
         if row in ROWS:
             parser.error(f"{row} has neither --model nor --recompute")
