@@ -27,7 +27,7 @@ from te_mlir.recipes import HighPrecision, Recipe
 from te_mlir.torch import graph as graphs
 from te_mlir.torch import varlen
 from te_mlir.torch.arguments import describe
-from te_mlir.torch.calls import Calls, raise_limits
+from te_mlir.torch.calls import Calls, ignore_logs, raise_limits
 from te_mlir.torch.capacities import Capacities
 from te_mlir.torch.capture import capture
 from te_mlir.torch.masks import Kind, OtherMask
@@ -223,6 +223,7 @@ class Backend:
         #: The calls of the graphs. `calls.left` is the number of those that ran only in PyTorch.
         self.calls = Calls()
         self.states = States(recipe=recipe or HighPrecision())
+        ignore_logs()
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy compiles its graphs again, and has copies of the states.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -46,6 +47,21 @@ class Calls:
 def _is_eager() -> bool:
     """Whether `torch.compiler.set_stance("force_eager")` is in force, or another compiler traces the call."""
     return torch._dynamo.eval_frame._stance.stance == "force_eager" or torch.compiler.is_compiling()
+
+
+def ignore_logs() -> None:
+    """Makes torch._dynamo leave out messages to loggers, each of which would split a graph or, with `strict`, be an error.
+
+    transformers' models log while they run: GPT-2 says in each process which loss it takes.
+    """
+    config: Any = torch._dynamo.config
+    # PyTorch has called it so since 2.12.
+    ignored = getattr(config, "ignore_logging_functions", None)
+    ignored = config.ignore_logger_methods if ignored is None else ignored
+    names = ("debug", "info", "warning", "error", "critical", "exception", "log")
+    # transformers adds the others to all loggers when it is imported.
+    names += ("info_once", "warning_once", "warning_advice")
+    ignored.update(getattr(logging.Logger, name) for name in names if hasattr(logging.Logger, name))
 
 
 def raise_limits() -> None:
