@@ -96,15 +96,17 @@ void te::attachArithKernels(MLIRContext *context) {
   attachKernelsOf<tert::Cause::Constant, arith::ConstantOp>(context);
 }
 
-/// A region of te-form-regions, whose body becomes that of the launch.
-template <>
-LogicalResult te::emitLaunches(linalg::GenericOp op, LaunchEmitter &emitter) {
+/// A region of te-form-regions, whose body becomes that of the launch. Some of
+/// all rows are some of all elements, because a region of te.by_rows reads a
+/// row for a row.
+LogicalResult te::emitRows(linalg::GenericOp op, LaunchEmitter &emitter,
+                           RowRange rows) {
   LaunchCall call(emitter, op, "generated");
   auto maps = op.getIndexingMapsArray();
   auto whole =
       llvm::find_if(maps, [](AffineMap map) { return map.isIdentity(); });
-  call.i64("count", count(op->getOperand(whole - maps.begin())))
-      .i64("function", 0);
+  const int64_t all = count(op->getOperand(whole - maps.begin()));
+  call.i64("count", all / rows.whole * rows.count).i64("function", 0);
   unsigned absent[2] = {};
   for (const tert::KernelBuffer &buffer :
        tert::lookupKernel("generated")->buffers)
@@ -138,6 +140,11 @@ LogicalResult te::emitLaunches(linalg::GenericOp op, LaunchEmitter &emitter) {
     results.push_back(map.lookup(result));
   tert::YieldOp::create(b, op.getLoc(), results);
   return success();
+}
+
+template <>
+LogicalResult te::emitLaunches(linalg::GenericOp op, LaunchEmitter &emitter) {
+  return emitRows(op, emitter, {0, 1, 1});
 }
 
 LogicalResult te::emitProductWithScalar(Operation *op, int64_t count,
@@ -187,14 +194,12 @@ LogicalResult te::emitLaunches(tensor::ExtractSliceOp op,
   return success();
 }
 
-/// A copy of each operand into the result. If one of them is zero, the whole
-/// result is filled with zeros before.
-template <>
-LogicalResult te::emitLaunches(tensor::ConcatOp op, LaunchEmitter &emitter) {
+/// A copy of each operand into `whole`, of which `rows` rows of the axis are
+/// written. If one of them is zero, all is filled with zeros before.
+static LogicalResult emitConcat(tensor::ConcatOp op, Value whole, int64_t rows,
+                                LaunchEmitter &emitter) {
   const Value result = op.getResult();
   const int64_t axis = op.getDim();
-  auto shape = op.getResultType().getShape();
-  const int64_t rows = llvm::product_of(shape.take_front(axis));
   const int64_t bytes = elementType(result).getIntOrFloatBitWidth() / 8;
   // The bytes of a row of each operand and of the result.
   auto rowBytes = [&](Value value) {
@@ -203,15 +208,12 @@ LogicalResult te::emitLaunches(tensor::ConcatOp op, LaunchEmitter &emitter) {
            bytes;
   };
   const int64_t rowOfResult = rowBytes(result);
-  Value whole = emitter.alloc(op.getLoc(), emitter.baseName(op, result),
-                              emitter.causeOf(op, result), rows * rowOfResult);
-  emitter.bind(result, {whole});
   auto isZero = [](Value operand) {
     return matchPattern(operand, m_PosZeroFloat());
   };
   if (llvm::any_of(op.getInputs(), isZero) &&
       failed(LaunchCall(emitter, op, "fill")
-                 .i64("count", count(result))
+                 .i64("count", rows * rowOfResult / bytes)
                  .type("type", elementType(result))
                  .f32("value", APFloat(0.0f))
                  .buffer(whole)
@@ -243,6 +245,26 @@ LogicalResult te::emitLaunches(tensor::ConcatOp op, LaunchEmitter &emitter) {
       return failure();
   }
   return success();
+}
+
+LogicalResult te::emitRows(tensor::ConcatOp op, LaunchEmitter &emitter,
+                           RowRange rows) {
+  Buffers result = emitter.takePlace(op.getResult());
+  emitter.bind(op.getResult(), result);
+  return emitConcat(op, result.front(), rows.count, emitter);
+}
+
+template <>
+LogicalResult te::emitLaunches(tensor::ConcatOp op, LaunchEmitter &emitter) {
+  const Value result = op.getResult();
+  const int64_t bytes = elementType(result).getIntOrFloatBitWidth() / 8;
+  Value whole =
+      emitter.alloc(op.getLoc(), emitter.baseName(op, result),
+                    emitter.causeOf(op, result), count(result) * bytes);
+  emitter.bind(result, {whole});
+  auto shape = op.getResultType().getShape();
+  return emitConcat(op, whole, llvm::product_of(shape.take_front(op.getDim())),
+                    emitter);
 }
 
 /// The matrix whose rows or columns a linalg.reduce sums: dimensions of the

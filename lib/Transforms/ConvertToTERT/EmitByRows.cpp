@@ -9,6 +9,8 @@
 
 #include "LaunchCall.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -99,6 +101,12 @@ LogicalResult te::emitLaunches(CrossEntropyBackwardOp op,
 //===----------------------------------------------------------------------===//
 // Chains of rows
 //===----------------------------------------------------------------------===//
+
+/// Whether `op` has the memory of its operand.
+static bool isView(Operation *op) {
+  return isa<tensor::CollapseShapeOp, tensor::ExpandShapeOp,
+             tensor::ExtractSliceOp>(op);
+}
 
 /// Whether the cast that reads `gradient` computes it.
 static bool isUnstored(CrossEntropyBackwardOp gradient) {
@@ -199,6 +207,7 @@ void ByRowsEmitter::shareLogits() {
   for (auto gradient : body.getOps<CrossEntropyBackwardOp>()) {
     Value logits = gradient.getLogits();
     if (!isUnstored(gradient) && !isa<BlockArgument>(logits) &&
+        !isView(logits.getDefiningOp()) &&
         llvm::all_of(logits.getUsers(), [&](Operation *user) {
           return user == gradient || user->isBeforeInBlock(gradient);
         }))
@@ -258,7 +267,11 @@ const Buffers &ByRowsEmitter::buffersOf(Value value, RowRange rows) {
   Buffers &buffers = ofRun[value];
   if (!buffers.empty())
     return buffers;
-  auto layouts = layoutsOf(value.getType(), rows.count);
+  // A region of te-form-regions has flat results.
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  auto layouts = layoutsOf(value.getType(),
+                           type ? type.getDimSize(0) / rows.whole * rows.count
+                                : rows.count);
   Operation *producer = value.getDefiningOp();
   if (auto all = results.find(value); all != results.end())
     buffers.push_back(partOf(all->second.front(), layouts.front(), rows));
@@ -270,10 +283,34 @@ const Buffers &ByRowsEmitter::buffersOf(Value value, RowRange rows) {
   return buffers;
 }
 
+/// Binds a slice, which begins at the first element, to the memory of its
+/// operand. Others look through reshapes.
+static LogicalResult bindView(Operation &view, LaunchEmitter &emitter) {
+  if (!isa<tensor::ExtractSliceOp>(view))
+    return success();
+  Value from = view.getOperand(0), result = view.getResult(0);
+  FailureOr<Buffers> buffers = emitter.lookup(from);
+  if (failed(buffers))
+    return failure();
+  // The end of the last row is left out.
+  const int64_t end = (count(from) - count(result)) *
+                      (elementType(from).getIntOrFloatBitWidth() / 8);
+  Value all = buffers->front();
+  emitter.bind(
+      result,
+      {emitter.slice(view.getLoc(), all, 0,
+                     cast<tert::BufferType>(all.getType()).getBytes() - end)});
+  return success();
+}
+
 LogicalResult ByRowsEmitter::emitOp(Operation &inner, RowRange rows) {
   if (auto gradient = dyn_cast<CrossEntropyBackwardOp>(inner);
       gradient && isUnstored(gradient))
     return success();
+  if (isa<arith::ConstantOp, tensor::EmptyOp>(inner))
+    return success();
+  if (isView(&inner))
+    return bindView(inner, emitter);
   for (Value result : inner.getResults())
     if (op.isByRows(result))
       emitter.place(result, buffersOf(result, rows));
@@ -296,8 +333,8 @@ LogicalResult ByRowsEmitter::emitOp(Operation &inner, RowRange rows) {
       .Case([&](CrossEntropyBackwardOp gradient) {
         return emitGradient(gradient, emitter, rows);
       })
-      .Case<MatmulOp, ScaledMatmulOp>(
-          [&](auto gemm) { return te::emitRows(gemm, emitter, rows); });
+      .Case<MatmulOp, ScaledMatmulOp, linalg::GenericOp, tensor::ConcatOp>(
+          [&](auto each) { return te::emitRows(each, emitter, rows); });
 }
 
 /// Computes losses and amaxes from their terms.

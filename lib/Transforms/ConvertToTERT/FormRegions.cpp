@@ -200,8 +200,11 @@ struct FormRegions final : te::impl::FormRegionsPassBase<FormRegions> {
     const tert::KernelInfo *kernel = tert::lookupKernel("generated");
     for (const tert::KernelBuffer &buffer : kernel->buffers)
       ++(buffer.isOutput ? mostOutputs : mostInputs);
-    for (Block &block : getOperation().getBody())
+    for (Block &block : getOperation().getBody()) {
+      for (auto chain : block.getOps<ByRowsOp>())
+        form(chain.getBody().front());
       form(block);
+    }
   }
 
 private:

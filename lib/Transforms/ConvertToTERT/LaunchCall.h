@@ -15,6 +15,8 @@
 #include "TEDialect/TERT/KernelTable.h"
 #include "TEDialect/TERT/RuntimeTypes.h"
 
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/TypeUtilities.h"
 
 namespace mlir::te {
@@ -285,6 +287,10 @@ LogicalResult emitRows(MatmulOp op, LaunchEmitter &emitter, RowRange rows);
 LogicalResult emitRows(ScaledMatmulOp op, LaunchEmitter &emitter,
                        RowRange rows);
 LogicalResult emitRows(QuantizeOp op, LaunchEmitter &emitter, RowRange rows);
+LogicalResult emitRows(linalg::GenericOp op, LaunchEmitter &emitter,
+                       RowRange rows);
+LogicalResult emitRows(tensor::ConcatOp op, LaunchEmitter &emitter,
+                       RowRange rows);
 
 /// The gradient of logits that only `cast`, an op of te.by_rows, reads, so that
 /// one launch computes and casts it; else null.

@@ -65,6 +65,14 @@ Value Rewriter::scaleOf(QuantizeOp cast) {
   if (!currentAmax(cast))
     return inForward(cast.getScale(), chain.loss, &builder, computed);
   Value bound = argumentFor(chain.gradient.getWeight());
+  if (const double factor = *boundOf(cast.getX(), chain); factor != 1)
+    bound = arith::MulFOp::create(
+        builder, cast.getLoc(), bound,
+        arith::ConstantOp::create(
+            builder, cast.getLoc(),
+            DenseElementsAttr::get(
+                mlir::cast<RankedTensorType>(bound.getType()),
+                static_cast<float>(factor))));
   IRMapping map;
   auto scale = cast.getScale().getDefiningOp<ComputeScaleOp>();
   map.map(scale.getAmax(), bound);
@@ -102,7 +110,9 @@ void Rewriter::addBody(ByRowsOp op, ArrayRef<Operation *> ops,
     }
   for (Operation *each : ops) {
     for (Value operand : each->getOperands())
-      if (!map.contains(operand))
+      if (matchPattern(operand, m_Constant()) && !map.contains(operand))
+        inside.clone(*operand.getDefiningOp(), map);
+      else if (!map.contains(operand))
         map.map(operand, map.lookup(forwardValue(operand)));
     inside.clone(*each, map);
   }
@@ -169,7 +179,9 @@ void Rewriter::replaceResults(ByRowsOp op, ArrayRef<Value> returned) {
 }
 
 void Rewriter::run(int64_t rows) {
-  SmallVector<Operation *> ops = {chain.fprop, chain.loss};
+  SmallVector<Operation *> ops = {chain.fprop};
+  llvm::append_range(ops, chain.before);
+  ops.push_back(chain.loss);
   SmallVector<Value> returned = {chain.loss.getLoss()};
   inputs = {{chain.fprop->getOperand(0), chain.fprop->getOperand(0)},
             {chain.loss.getTargets(), chain.loss.getTargets()}};
@@ -177,6 +189,7 @@ void Rewriter::run(int64_t rows) {
     argumentFor(operand);
   if (chain.gradient) {
     ops.push_back(chain.gradient);
+    llvm::append_range(ops, chain.after);
     argumentFor(chain.gradient.getWeight());
   }
   for (QuantizeOp cast : chain.casts) {

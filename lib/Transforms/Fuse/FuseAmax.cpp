@@ -6,6 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Padding.h"
+
 #include "TEDialect/IR/TE.h"
 #include "TEDialect/Transforms/Fuse/Passes.h"
 
@@ -18,6 +20,16 @@ namespace mlir::te {
 
 using namespace mlir;
 using namespace mlir::te;
+
+/// The casts of `x`, and of `x` with zeros behind it, which has the same amax.
+static void collectCasts(Value x, SmallVectorImpl<QuantizeOpInterface> &casts) {
+  for (Operation *user : x.getUsers())
+    if (auto cast = dyn_cast<QuantizeOpInterface>(user))
+      casts.push_back(cast);
+    else if (auto concat = dyn_cast<tensor::ConcatOp>(user);
+             addsZeros(concat) && concat.getInputs().front() == x)
+      collectCasts(concat.getResult(), casts);
+}
 
 static bool isScalar(Value value) {
   return cast<ShapedType>(value.getType()).getRank() == 0;
@@ -33,15 +45,15 @@ static QuantizeOpInterface findCast(AmaxOp op) {
       return reader && cast->isBeforeInBlock(reader);
     });
   };
+  SmallVector<QuantizeOpInterface> casts;
+  collectCasts(op.getX(), casts);
   QuantizeOpInterface first;
-  for (Operation *user : op.getX().getUsers()) {
-    auto cast = dyn_cast<QuantizeOpInterface>(user);
+  for (QuantizeOpInterface cast : casts)
     // A cast with a scale for each group measures nothing.
-    if (cast && cast.getScale() && isScalar(cast.getScale()) &&
+    if (cast.getScale() && isScalar(cast.getScale()) &&
         cast.getSkip() == op.getSkip() && cast->getBlock() == block &&
         precedesReaders(cast) && (!first || cast->isBeforeInBlock(first)))
       first = cast;
-  }
   return first;
 }
 

@@ -2,6 +2,13 @@
 
 #include "LogitsChain.h"
 
+#include "Padding.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "llvm/ADT/SetVector.h"
+
 using namespace mlir;
 using namespace mlir::te;
 
@@ -45,6 +52,45 @@ static bool isGemmOfRows(Operation *op) {
          canBeCut(gemm.getA().getType());
 }
 
+/// Whether `op` computes each row of its result, a matrix, from that row of its
+/// operands.
+static bool isOfRows(Operation *op) {
+  auto type = op && op->getNumResults() == 1
+                  ? dyn_cast<RankedTensorType>(op->getResult(0).getType())
+                  : RankedTensorType();
+  if (!type || type.getRank() != 2)
+    return false;
+  if (auto slice = dyn_cast<tensor::ExtractSliceOp>(op))
+    return slice.getSourceType().getRank() == 2 &&
+           slice.getSourceType().getDimSize(0) == type.getDimSize(0) &&
+           slice.hasUnitStride() && slice.hasZeroOffset();
+  if (auto concat = dyn_cast<tensor::ConcatOp>(op))
+    return concat.getDim() == 1;
+  return isa<FloatType>(type.getElementType()) &&
+         op->hasTrait<OpTrait::Elementwise>() &&
+         isa<arith::ArithDialect, math::MathDialect>(op->getDialect()) &&
+         llvm::all_of(op->getOperandTypes(), [](Type operand) {
+           return isa<FloatType>(getElementTypeOrSelf(operand));
+         });
+}
+
+static bool isSplat(Value value) {
+  DenseFPElementsAttr constant;
+  return matchPattern(value, m_Constant(&constant)) && constant.isSplat();
+}
+
+/// `value` before zeros were added after its columns.
+static Value withoutZeros(Value value) {
+  auto concat = value.getDefiningOp<tensor::ConcatOp>();
+  return addsZeros(concat) && concat.getDim() == 1 ? concat.getInputs().front()
+                                                   : value;
+}
+
+static void sortByPosition(SmallVectorImpl<Operation *> &ops) {
+  llvm::sort(ops,
+             [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+}
+
 namespace {
 class Matcher {
 public:
@@ -68,32 +114,64 @@ private:
     return static_cast<bool>(
         inForward(value, chain.loss, /*builder=*/nullptr, computed));
   }
+  LogicalResult matchBefore();
   LogicalResult matchReaders();
   LogicalResult matchGradient();
+  LogicalResult matchAfter();
+  LogicalResult matchFactors();
+  LogicalResult matchReader(Operation *reader, Value gradient);
   LogicalResult matchCast(QuantizeOp cast);
 
   /// Whether the target multiplies block scales that are not powers of two.
   bool anyScales;
+  /// `before`; the parts of `after` that depend on the gradient and that do
+  /// not; and what else reads the values of the forward.
+  llvm::SmallSetVector<Operation *, 4> before, after, factors, others;
+  /// The amaxes of the gradient.
+  SmallVector<AmaxOp> amaxes;
 };
 } // namespace
 
 LogicalResult Matcher::match() {
-  chain.fprop = chain.logits().getDefiningOp();
-  if (!isGemmOfRows(chain.fprop))
-    return fail("its logits are not the result of a GEMM of rows");
-  return failure(failed(matchReaders()) ||
+  return failure(failed(matchBefore()) || failed(matchReaders()) ||
                  (chain.gradient && failed(matchGradient())));
 }
 
-LogicalResult Matcher::matchReaders() {
-  for (Operation *reader : readersOf(chain.logits())) {
-    if (reader == chain.loss)
-      continue;
-    auto gradient = dyn_cast<CrossEntropyBackwardOp>(reader);
-    if (!gradient || chain.gradient)
-      return fail(nameOf(reader) + " reads the logits too");
-    chain.gradient = gradient;
+LogicalResult Matcher::matchBefore() {
+  SmallVector<Value> worklist = {chain.logits()};
+  while (!worklist.empty()) {
+    Value value = worklist.pop_back_val();
+    Operation *op = value.getDefiningOp();
+    if (isGemmOfRows(op) && (!chain.fprop || chain.fprop == op))
+      chain.fprop = op;
+    else if (!isOfRows(op))
+      return fail("its logits are not the result of a GEMM of rows");
+    else if (before.insert(op))
+      llvm::copy_if(op->getOperands(), std::back_inserter(worklist),
+                    [](Value operand) { return !isSplat(operand); });
   }
+  if (!chain.fprop)
+    return fail("its logits are not the result of a GEMM of rows");
+  chain.before = before.takeVector();
+  before.insert_range(chain.before);
+  sortByPosition(chain.before);
+  return success();
+}
+
+LogicalResult Matcher::matchReaders() {
+  SmallVector<Value> values = {chain.fprop->getResult(0)};
+  for (Operation *op : chain.before)
+    values.push_back(op->getResult(0));
+  for (Value value : values)
+    for (Operation *reader : readersOf(value)) {
+      auto gradient = dyn_cast<CrossEntropyBackwardOp>(reader);
+      if (gradient && value == chain.logits() && !chain.gradient)
+        chain.gradient = gradient;
+      else if (reader != chain.loss && !before.contains(reader))
+        others.insert(reader);
+    }
+  if (!chain.gradient && !others.empty())
+    return fail(nameOf(others.front()) + " reads the logits too");
   for (Operation *reader : chain.loss.getLse() ? readersOf(chain.loss.getLse())
                                                : SmallVector<Operation *>())
     if (reader != chain.gradient)
@@ -114,21 +192,8 @@ LogicalResult Matcher::matchGradient() {
   if (chain.dloss() && chain.type().getElementType().isF16())
     return fail("gradients in f16 may need the factor that the loss is "
                 "multiplied with");
-  for (Operation *reader : readersOf(gradient.getDlogits())) {
-    if (auto cast = dyn_cast<QuantizeOp>(reader)) {
-      if (failed(matchCast(cast)))
-        return failure();
-      continue;
-    }
-    auto gemm = dyn_cast<MatmulOp>(reader);
-    if (gemm && gemm.getA() == gradient.getDlogits() && isGemmOfRows(gemm))
-      chain.dgrads.push_back(gemm);
-    else if (gemm)
-      return fail("a GEMM reads the gradient of all logits, which takes as "
-                  "much memory");
-    else if (!isa<AmaxOp>(reader)) // of a scale, which matchCast checks
-      return fail(nameOf(reader) + " reads the gradient of the logits");
-  }
+  if (failed(matchAfter()))
+    return failure();
   auto inOrder = [](Operation *a, Operation *b) {
     return a->isBeforeInBlock(b);
   };
@@ -140,11 +205,169 @@ LogicalResult Matcher::matchGradient() {
   return success();
 }
 
+/// Collects what is computed from the gradient of the logits, up to its casts.
+LogicalResult Matcher::matchAfter() {
+  SmallVector<Value> worklist = {chain.gradient.getDlogits()};
+  while (!worklist.empty()) {
+    Value value = worklist.pop_back_val();
+    for (Operation *reader : readersOf(value))
+      if (isOfRows(reader)) {
+        if (after.insert(reader))
+          worklist.push_back(reader->getResult(0));
+      } else if (failed(matchReader(reader, value))) {
+        return failure();
+      }
+  }
+  if (failed(matchFactors()))
+    return failure();
+  auto isGradient = [&](Value operand) {
+    Operation *op = operand.getDefiningOp();
+    return op == chain.gradient || after.contains(op);
+  };
+  // The factor of the loss is multiplied with what leaves the chain, so that
+  // all of this has to be linear.
+  auto isLinear = [&](Operation *op) {
+    const unsigned gradients = llvm::count_if(op->getOperands(), isGradient);
+    if (isa<arith::MulFOp>(op))
+      return gradients == 1;
+    if (isa<arith::DivFOp>(op))
+      return gradients == 1 && isGradient(op->getOperand(0));
+    if (auto concat = dyn_cast<tensor::ConcatOp>(op))
+      return addsZeros(concat);
+    return isa<arith::AddFOp, arith::SubFOp, arith::NegFOp, arith::ExtFOp,
+               arith::TruncFOp, tensor::ExtractSliceOp>(op) &&
+           gradients == op->getNumOperands();
+  };
+  for (Operation *op : after)
+    if (!isLinear(op))
+      return fail(nameOf(op) + " of the gradient of the logits is not linear");
+  for (Operation *other : others)
+    if (!after.contains(other) && !factors.contains(other))
+      return fail(nameOf(other) + " reads the logits too");
+  chain.after.append(after.begin(), after.end());
+  chain.after.append(factors.begin(), factors.end());
+  sortByPosition(chain.after);
+  for (QuantizeOp cast : chain.casts) {
+    AmaxOp amax = currentAmax(cast);
+    if (amax && !boundOf(cast.getX(), chain))
+      return fail("nothing bounds the gradient of the logits");
+    llvm::erase(amaxes, amax);
+  }
+  if (!amaxes.empty())
+    return fail("the amax of the gradient of the logits is read, but is not of "
+                "a cast's scale");
+  return success();
+}
+
+/// Collects what the ops of `after` read of the forward, computed by rows.
+LogicalResult Matcher::matchFactors() {
+  auto isOfChain = [&](Value operand) {
+    Operation *op = forwardValue(operand).getDefiningOp();
+    return isSplat(operand) || op == chain.gradient || op == chain.fprop ||
+           before.contains(op) || after.contains(op) || factors.contains(op);
+  };
+  SmallVector<Operation *> worklist(after.begin(), after.end());
+  while (!worklist.empty())
+    for (Value operand : worklist.pop_back_val()->getOperands()) {
+      if (isOfChain(operand))
+        continue;
+      Operation *op = operand.getDefiningOp();
+      if (!isOfRows(op))
+        return fail("the gradient of the logits depends on a value that is not "
+                    "computed by rows");
+      factors.insert(op);
+      worklist.push_back(op);
+    }
+  for (Operation *op : factors)
+    for (Operation *reader : readersOf(op->getResult(0)))
+      if (!after.contains(reader) && !factors.contains(reader))
+        return fail(nameOf(reader) + " reads a part of the gradient of the "
+                                     "logits");
+  return success();
+}
+
+/// Checks a reader of `gradient`, or of what is computed from it by rows.
+LogicalResult Matcher::matchReader(Operation *reader, Value gradient) {
+  if (auto cast = dyn_cast<QuantizeOp>(reader))
+    return matchCast(cast);
+  auto gemm = dyn_cast<MatmulOp>(reader);
+  if (gemm && gemm.getA() == gradient && isGemmOfRows(gemm))
+    chain.dgrads.push_back(gemm);
+  else if (gemm)
+    return fail("a GEMM reads the gradient of all logits, which takes as much "
+                "memory");
+  else if (auto amax = dyn_cast<AmaxOp>(reader))
+    amaxes.push_back(amax);
+  else
+    return fail(nameOf(reader) + " reads the gradient of the logits");
+  return success();
+}
+
+namespace {
+/// The numbers between which all elements of a value are.
+struct Interval {
+  double low, high;
+
+  double magnitude() const { return std::max(std::abs(low), std::abs(high)); }
+  static Interval within(double magnitude) { return {-magnitude, magnitude}; }
+};
+} // namespace
+
+/// The range of `value` of the forward, as far as a soft cap needs it.
+static std::optional<Interval> rangeOf(Value value) {
+  value = forwardValue(value);
+  DenseFPElementsAttr constant;
+  if (matchPattern(value, m_Constant(&constant)) && constant.isSplat()) {
+    const double splat = constant.getSplatValue<APFloat>().convertToDouble();
+    return Interval{splat, splat};
+  }
+  Operation *op = value.getDefiningOp();
+  if (isa_and_present<math::TanhOp>(op))
+    return Interval::within(1);
+  if (isa_and_present<arith::ExtFOp, arith::TruncFOp>(op))
+    return rangeOf(op->getOperand(0));
+  if (!isa_and_present<arith::MulFOp, arith::SubFOp>(op))
+    return std::nullopt;
+  std::optional<Interval> a = rangeOf(op->getOperand(0)),
+                          b = rangeOf(op->getOperand(1));
+  if (!a || !b)
+    return std::nullopt;
+  if (isa<arith::SubFOp>(op))
+    return Interval{a->low - b->high, a->high - b->low};
+  const double product = a->magnitude() * b->magnitude();
+  return op->getOperand(0) == op->getOperand(1) ? Interval{0, product}
+                                                : Interval::within(product);
+}
+
+std::optional<double> te::boundOf(Value value, const LogitsChain &chain) {
+  Operation *op = value.getDefiningOp();
+  if (op == chain.gradient)
+    return 1;
+  if (!llvm::is_contained(chain.after, op))
+    return std::nullopt;
+  if (isa<arith::ExtFOp, arith::TruncFOp, arith::NegFOp, tensor::ConcatOp,
+          tensor::ExtractSliceOp>(op))
+    return boundOf(op->getOperand(0), chain);
+  if (!isa<arith::MulFOp, arith::DivFOp>(op))
+    return std::nullopt;
+  for (unsigned i : {0, 1}) {
+    std::optional<double> bound = boundOf(op->getOperand(i), chain);
+    std::optional<Interval> other = rangeOf(op->getOperand(1 - i));
+    if (!bound || !other)
+      continue;
+    if (isa<arith::MulFOp>(op))
+      return *bound * other->magnitude();
+    if (i == 0 && other->low == other->high && other->low != 0)
+      return *bound / std::abs(other->low);
+  }
+  return std::nullopt;
+}
+
 AmaxOp te::currentAmax(QuantizeOp cast) {
   auto scale = cast.getScale() ? cast.getScale().getDefiningOp<ComputeScaleOp>()
                                : ComputeScaleOp();
   auto amax = scale ? scale.getAmax().getDefiningOp<AmaxOp>() : AmaxOp();
-  return amax && amax.getX() == cast.getX() ? amax : AmaxOp();
+  return amax && amax.getX() == withoutZeros(cast.getX()) ? amax : AmaxOp();
 }
 
 LogicalResult Matcher::matchCast(QuantizeOp cast) {

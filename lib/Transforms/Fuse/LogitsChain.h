@@ -12,10 +12,15 @@ namespace mlir::te {
 /// What is between a head and its loss, in the order of the program.
 struct LogitsChain {
   Operation *fprop = nullptr;
+  /// What computes the logits from the result of the GEMM, row by row: a
+  /// factor, a soft cap, or the columns without padding.
+  SmallVector<Operation *> before;
   CrossEntropyOp loss;
   // With a backward:
   CrossEntropyBackwardOp gradient;
   CrossEntropyWeightOp weight;
+  /// The gradients of `before`.
+  SmallVector<Operation *> after;
   SmallVector<QuantizeOp, 2> casts;
   SmallVector<Operation *, 1> dgrads;
 
@@ -42,6 +47,11 @@ Value forwardValue(Value value);
 /// The amax that the scale of `cast` is computed from by current scaling, or
 /// null.
 AmaxOp currentAmax(QuantizeOp cast);
+
+/// The largest magnitude that `value`, the gradient of `chain` or what `after`
+/// computes from it, can have as a multiple of that of the gradient; nullopt if
+/// it is not known.
+std::optional<double> boundOf(Value value, const LogitsChain &chain);
 
 /// The value before `loss` that `value` is, or that it can be computed from
 /// again; null if there is none. With a `builder`, the value is computed,

@@ -52,10 +52,51 @@ func.func @by_rows_c3(%x: tensor<256x64xbf16>, %w: tensor<32x64xbf16>) {
 
 // -----
 
+func.func @by_rows_c4_slice(%x: tensor<256x64xbf16>) {
+  %y = te.by_rows (%x) rows 128 : (tensor<256x64xbf16>) -> tensor<128x64xbf16> {
+  ^bb0(%a: tensor<256x64xbf16>):
+    // expected-error @below {{expected an op that computes each row by itself, but it does not take the first columns}}
+    %c = tensor.extract_slice %a[0, 0] [128, 64] [1, 1] : tensor<256x64xbf16> to tensor<128x64xbf16>
+    te.yield %c : tensor<128x64xbf16>
+  }
+  return
+}
+
+// -----
+
+func.func @by_rows_c4_concat(%x: tensor<256x64xbf16>) {
+  %y = te.by_rows (%x) rows 128 : (tensor<256x64xbf16>) -> tensor<512x64xbf16> {
+  ^bb0(%a: tensor<256x64xbf16>):
+    // expected-error @below {{expected an op that computes each row by itself, but it does not concatenate columns}}
+    %c = tensor.concat dim(0) %a, %a : (tensor<256x64xbf16>, tensor<256x64xbf16>) -> tensor<512x64xbf16>
+    te.yield %c : tensor<512x64xbf16>
+  }
+  return
+}
+
+// -----
+
+func.func @by_rows_c4_reduction(%x: tensor<256x64xf32>, %init: tensor<256xf32>) {
+  %y = te.by_rows (%x, %init) rows 128 : (tensor<256x64xf32>, tensor<256xf32>) -> tensor<256xf32> {
+  ^bb0(%a: tensor<256x64xf32>, %i: tensor<256xf32>):
+    // expected-error @below {{expected an op that computes each row by itself, but it reduces}}
+    %c = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0)>], iterator_types = ["parallel", "reduction"]}
+        ins(%a : tensor<256x64xf32>) outs(%i : tensor<256xf32>) {
+    ^bb1(%e: f32, %o: f32):
+      %s = arith.addf %e, %o : f32
+      linalg.yield %s : f32
+    } -> tensor<256xf32>
+    te.yield %c : tensor<256xf32>
+  }
+  return
+}
+
+// -----
+
 func.func @by_rows_c4(%x: tensor<256x64xbf16>) {
   %y = te.by_rows (%x) rows 128 : (tensor<256x64xbf16>) -> tensor<256x64xbf16> {
   ^bb0(%a: tensor<256x64xbf16>):
-    // expected-error @below {{in 'te.by_rows': expected a GEMM of rows, te.cross_entropy, te.cross_entropy_backward or te.quantize}}
+    // expected-error @below {{in 'te.by_rows': expected a GEMM of rows, te.cross_entropy, te.cross_entropy_backward, te.quantize or an elementwise op}}
     %c = te.softmax %a : tensor<256x64xbf16>
     te.yield %c : tensor<256x64xbf16>
   }

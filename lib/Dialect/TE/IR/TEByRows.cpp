@@ -2,6 +2,9 @@
 
 #include "TEVerifiers.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -96,17 +99,43 @@ static Reads describe(QuantizeOp op) {
   return reads;
 }
 
+/// What computes each element of its results, matrices, from elements of the
+/// same row, or is a form of it in te-form-regions.
+static std::optional<Reads> describeElementwise(Operation &op) {
+  Reads reads = {llvm::to_vector<3>(op.getOperands()), {}, ""};
+  if (isa<arith::ConstantOp, tensor::EmptyOp, tensor::CollapseShapeOp,
+          tensor::ExpandShapeOp>(op) ||
+      (op.hasTrait<OpTrait::Elementwise>() && isMemoryEffectFree(&op)))
+    return reads;
+  if (auto generic = dyn_cast<linalg::GenericOp>(op)) {
+    if (generic.getNumLoops() != generic.getNumParallelLoops())
+      reads.refusal = "it reduces";
+  } else if (auto slice = dyn_cast<tensor::ExtractSliceOp>(op)) {
+    if (!slice.hasZeroOffset() || !slice.hasUnitStride() ||
+        (slice.getType().getRank() == 2 &&
+         slice.getType().getDimSize(0) != slice.getSourceType().getDimSize(0)))
+      reads.refusal = "it does not take the first columns";
+  } else if (auto concat = dyn_cast<tensor::ConcatOp>(op)) {
+    if (concat.getDim() != 1)
+      reads.refusal = "it does not concatenate columns";
+  } else {
+    return std::nullopt;
+  }
+  return reads;
+}
+
 static LogicalResult verifyBodyOp(ByRowsOp op, Operation &inner) {
-  auto reads = llvm::TypeSwitch<Operation *, std::optional<Reads>>(&inner)
-                   .Case<MatmulOp, ScaledMatmulOp, CrossEntropyOp,
-                         CrossEntropyBackwardOp, QuantizeOp>(
-                       [](auto each) { return describe(each); })
-                   .Default([](Operation *) { return std::nullopt; });
+  auto reads =
+      llvm::TypeSwitch<Operation *, std::optional<Reads>>(&inner)
+          .Case<MatmulOp, ScaledMatmulOp, CrossEntropyOp,
+                CrossEntropyBackwardOp, QuantizeOp>(
+              [](auto each) { return describe(each); })
+          .Default([](Operation *each) { return describeElementwise(*each); });
   // by_rows-c4
   if (!reads)
     return inner.emitOpError()
            << "in 'te.by_rows': expected a GEMM of rows, te.cross_entropy, "
-              "te.cross_entropy_backward or te.quantize";
+              "te.cross_entropy_backward, te.quantize or an elementwise op";
   if (!reads->refusal.empty())
     return inner.emitOpError()
            << "in 'te.by_rows': expected an op that computes each row by "

@@ -23,6 +23,29 @@ module {
     return %loss : tensor<f32>
   }
 
+  // A cap as that of Gemma's logits: 3 tanh(x / 3), whose gradient reads the tanh.
+  func.func @capped(%x: !x {te.name = "x"}, %w: !w {te.name = "w", te.weight}, %targets: !targets {te.name = "targets"})
+      -> (tensor<f32> {te.name = "loss"}) {
+    %cap = arith.constant dense<3.0> : !logits
+    %y = te.linear %x, %w : !x, !w -> !logits
+    %small = arith.divf %y, %cap : !logits
+    %bounded = math.tanh %small : !logits
+    %logits = arith.mulf %bounded, %cap : !logits
+    %loss = te.cross_entropy %logits, %targets : !logits, !targets
+    return %loss : tensor<f32>
+  }
+
+  // A factor in f32, and a vocabulary that casts pad.
+  func.func @odd(%x: !x {te.name = "x"}, %w: tensor<301x128xbf16> {te.name = "w", te.weight}, %targets: !targets {te.name = "targets"})
+      -> (tensor<f32> {te.name = "loss"}) {
+    %factor = arith.constant dense<0.3> : tensor<400x301xf32>
+    %y = te.linear %x, %w : !x, tensor<301x128xbf16> -> tensor<400x301xbf16>
+    %wide = arith.extf %y : tensor<400x301xbf16> to tensor<400x301xf32>
+    %logits = arith.mulf %wide, %factor : tensor<400x301xf32>
+    %loss = te.cross_entropy %logits, %targets : tensor<400x301xf32>, !targets
+    return %loss : tensor<f32>
+  }
+
   func.func @transposed(%x: !x {te.name = "x"}, %w: tensor<128x320xbf16> {te.name = "w", te.weight},
                         %targets: !targets {te.name = "targets"}) -> (tensor<f32> {te.name = "loss"}) {
     %logits = te.linear %x, %w {transposed_weight} : !x, tensor<128x320xbf16> -> !logits

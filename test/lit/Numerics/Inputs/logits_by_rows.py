@@ -25,13 +25,16 @@ inputs = {
     "x": normal(rng, TOKENS, HIDDEN),
     "g": normal(rng, HIDDEN),
     "w": normal(rng, VOCABULARY, HIDDEN, scale=0.02),  # so small that no gradient is subnormal
+    "large": normal(rng, VOCABULARY, HIDDEN, scale=0.3),  # logits of about 3.4
     "targets": targets,
 }
 
 
 def arrays(entry, dloss=None):
-    names = {"head": ("x", "g", "w", "targets"), "frozen": ("x", "targets"), "transposed": ("x", "w", "targets")}[entry]
+    names = {"head": ("x", "g", "w", "targets"), "frozen": ("x", "targets")}.get(entry, ("x", "w", "targets"))
     given = {name: inputs[name] for name in names}
+    if entry in ("capped", "odd"):
+        given["w"] = inputs["large"][: VOCABULARY if entry == "capped" else 301]
     if entry == "transposed":
         given["w"] = np.ascontiguousarray(inputs["w"].T)
     return given if dloss is None else given | {"grad.loss": np.float32(dloss)}
@@ -49,7 +52,7 @@ def both(entry, recipe, dloss=None, **options):
 
 
 for recipe in EXACT:
-    for entry in ("head", "frozen", "transposed"):
+    for entry in ("head", "frozen", "transposed", "capped", "odd"):
         whole, rows = both(entry, recipe)
         expect_same(rows, whole, sorted(whole), f"{recipe} of {entry}: loss")
         for dloss in (1.0, 0.25):
@@ -57,9 +60,10 @@ for recipe in EXACT:
             expect_same(rows, whole, sorted(whole), f"{recipe} of {entry}, cotangent {dloss}: gradients")
 
 # Three steps, whose states hold the amaxes of the gradient of the logits.
-whole, rows = both("transposed", "recipe=delayed_scaling", 1.0, steps=3)
-expect(any(name.endswith("dy.scale") for name in whole), "delayed scaling has a state")
-expect_same(rows, whole, sorted(whole), "delayed scaling: gradients and states")
+for entry in ("transposed", "capped", "odd"):
+    whole, rows = both(entry, "recipe=delayed_scaling", 1.0, steps=3)
+    expect(any(name.endswith("dy.scale") for name in whole), f"delayed scaling of {entry} has a state")
+    expect_same(rows, whole, sorted(whole), f"delayed scaling of {entry}: gradients and states")
 
 # The gradient of a logit is rounded to bf16, with a relative error below u, and to FP8, with one below e, or, below the normal numbers
 # of the type, with an error of at most `tiny` of the largest gradient that there may be. Both programs do so, at different
@@ -90,6 +94,7 @@ def check(recipe, e, dloss, tiny):
 check("recipe=float8_block_scaling", 2.0**-4, 0.3, 2.0**-9 / 448)
 check(CURRENT, 2.0**-3, 1.0, 2.0**-17 / 57344)
 check(CURRENT, 2.0**-3, 0.3, 2.0**-17 / 57344)
-whole, rows = both("head", CURRENT)
-expect_same(rows, whole, sorted(whole), f"{CURRENT}: loss")
+for entry in ("head", "capped", "odd"):
+    whole, rows = both(entry, CURRENT)
+    expect_same(rows, whole, sorted(whole), f"{CURRENT} of {entry}: loss")
 finish("logits-by-rows")

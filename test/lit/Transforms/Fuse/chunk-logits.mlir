@@ -10,6 +10,9 @@
 // RUN: not te-opt %t/rows.mlir --te-training-pipeline="logits-budget=-1" 2>&1 | FileCheck %t/rows.mlir --check-prefix=NEGATIVE
 // RUN: te-opt %t/unit.mlir --te-training-pipeline="recipe=float8_block_scaling logits-budget=70000 compile-to=fuse" | FileCheck %t/unit.mlir
 // RUN: te-opt %t/held.mlir --te-chunk-logits="budget=65536" | FileCheck %t/held.mlir
+// RUN: te-opt %t/elementwise.mlir --te-training-pipeline="vjp=capped recipe=float8_current_scaling logits-budget=70000 compile-to=fuse" | FileCheck %t/elementwise.mlir --check-prefix=CAPPED
+// RUN: te-opt %t/elementwise.mlir --te-training-pipeline="vjp=odd recipe=float8_current_scaling logits-budget=70000 compile-to=fuse" | FileCheck %t/elementwise.mlir --check-prefix=ODD
+// RUN: te-opt %t/elementwise.mlir --te-training-pipeline="vjp=odd recipe=delayed_scaling logits-budget=70000 compile-to=schedule" | FileCheck %t/elementwise.mlir --check-prefix=PARTS
 // RUN: te-opt %t/declines.mlir --te-chunk-logits="budget=65536" --remarks-filter=".*" 2>&1 | FileCheck %t/declines.mlir
 // RUN: te-opt %t/rows.mlir --te-training-pipeline="vjp=head recipe=float8_block_scaling logits-budget=70000 target=sm_100 compile-to=fuse" --remarks-filter="te-chunk-logits" 2>&1 | FileCheck %t/rows.mlir --check-prefix=SM100
 
@@ -111,6 +114,61 @@ func.func @backward(%x: tensor<272x128xbf16>, %w: tensor<256x128xbf16>, %t: tens
   return %loss, %dx : tensor<f32>, tensor<272x128xbf16>
 }
 
+//--- elementwise.mlir
+// A soft cap is a part of the chain, with its gradient: the factors 3, at most 1, and 1/3 leave the bound as it is.
+// CAPPED-LABEL: func.func @capped(
+// CAPPED:         %[[WEIGHT:.*]] = te.cross_entropy_weight
+// CAPPED-NEXT:    te.compute_scale %[[WEIGHT]] for f8E5M2
+// CAPPED:         te.by_rows
+// CAPPED:           te.scaled_matmul
+// CAPPED-NEXT:      arith.constant dense<3.0
+// CAPPED-NEXT:      arith.divf
+// CAPPED-NEXT:      %[[TANH:.*]] = math.tanh
+// CAPPED-NEXT:      arith.mulf %[[TANH]],
+// CAPPED-NEXT:      te.cross_entropy
+// CAPPED-NEXT:      te.cross_entropy_backward
+// CAPPED:           arith.mulf %[[TANH]], %[[TANH]]
+// CAPPED:           te.quantize
+// CAPPED-NEXT:      te.scaled_matmul
+// CAPPED-NEXT:      te.yield
+// CAPPED-NOT:     math.tanh
+func.func @capped(%x: tensor<272x128xbf16> {te.name = "x"}, %w: tensor<256x128xbf16> {te.name = "w", te.weight}, %t: tensor<272xi32> {te.name = "targets"})
+    -> (tensor<f32> {te.name = "loss"}) {
+  %cap = arith.constant dense<3.0> : tensor<272x256xbf16>
+  %y = te.linear %x, %w : tensor<272x128xbf16>, tensor<256x128xbf16> -> tensor<272x256xbf16>
+  %small = arith.divf %y, %cap : tensor<272x256xbf16>
+  %bounded = math.tanh %small : tensor<272x256xbf16>
+  %logits = arith.mulf %bounded, %cap : tensor<272x256xbf16>
+  %loss = te.cross_entropy %logits, %t : tensor<272x256xbf16>, tensor<272xi32>
+  return %loss : tensor<f32>
+}
+
+// A vocabulary that is padded: the loss reads the columns without padding, and its gradient gets zeros. The bound has the factor.
+// ODD-LABEL: func.func @odd(
+// ODD:         %[[WEIGHT:.*]] = te.cross_entropy_weight {{.*}} vocabulary 250
+// ODD:         %[[BOUND:.*]] = arith.mulf %[[WEIGHT]], %{{.*}} : tensor<f32>
+// ODD-NEXT:    te.compute_scale %[[BOUND]] for f8E5M2
+// ODD:         te.by_rows
+// ODD:           te.scaled_matmul {{.*}} -> tensor<272x256xbf16>
+// ODD-NEXT:      tensor.extract_slice {{.*}} to tensor<272x250xbf16>
+// ODD:           te.cross_entropy_backward {{.*}} tensor<272x250xbf16>
+// ODD:           tensor.concat dim(1) {{.*}} -> tensor<272x256xbf16>
+// ODD-NEXT:      te.quantize
+
+// The cast of the padded gradient measures the amax, and the parts have 128, 128 and 16 rows.
+// PARTS-LABEL: func.func @odd(
+// PARTS-NOT:     "cross_entropy0.logits"
+// PARTS-COUNT-3: tert.launch "cross_entropy" {{.*}}tokens = {{128|16}} : i64
+// PARTS-NOT:     "cross_entropy_backward" {{.*}}tokens = 272
+func.func @odd(%x: tensor<272x128xbf16> {te.name = "x"}, %w: tensor<250x128xbf16> {te.name = "w", te.weight}, %t: tensor<272xi32> {te.name = "targets"})
+    -> (tensor<f32> {te.name = "loss"}) {
+  %factor = arith.constant dense<0.3> : tensor<272x250xbf16>
+  %y = te.linear %x, %w : tensor<272x128xbf16>, tensor<250x128xbf16> -> tensor<272x250xbf16>
+  %logits = arith.mulf %y, %factor : tensor<272x250xbf16>
+  %loss = te.cross_entropy %logits, %t : tensor<272x250xbf16>, tensor<272xi32>
+  return %loss : tensor<f32>
+}
+
 //--- declines.mlir
 // CHECK-NOT: te.by_rows
 
@@ -143,6 +201,44 @@ func.func @bias(%x: tensor<272x128xbf16>, %w: tensor<256x128xbf16>, %t: tensor<2
   %d = te.cross_entropy_backward %weight, %y, %t, %lse : tensor<272x256xbf16>, tensor<272xi32>, tensor<272xf32>
   %db = te.bias_grad %d : tensor<272x256xbf16> -> tensor<256xbf16>
   return %loss, %db : tensor<f32>, tensor<256xbf16>
+}
+
+// CHECK: nothing bounds the gradient of the logits
+func.func @unbounded(%x: tensor<272x128xbf16>, %w: tensor<256x128xbf16>, %t: tensor<272xi32>, %g: tensor<f32>)
+    -> (tensor<f32>, !te.scaled<272x256xf8E5M2, per_tensor, contract = 0>) {
+  %y = te.matmul %x, %w contract = [1, 1] : tensor<272x128xbf16>, tensor<256x128xbf16> -> tensor<272x256xbf16>
+  %z = math.exp %y : tensor<272x256xbf16>
+  %loss, %lse = te.cross_entropy %z, %t : tensor<272x256xbf16>, tensor<272xi32> lse tensor<272xf32>
+  %weight = te.cross_entropy_weight of %t gradient %g vocabulary 256 : tensor<272xi32>
+  %d = te.cross_entropy_backward %weight, %z, %t, %lse : tensor<272x256xbf16>, tensor<272xi32>, tensor<272xf32>
+  %e = arith.mulf %d, %z : tensor<272x256xbf16>
+  %amax = te.amax %e : tensor<272x256xbf16>
+  %scale = te.compute_scale %amax for f8E5M2
+  %q = te.quantize %e scale %scale : tensor<272x256xbf16> -> !te.scaled<272x256xf8E5M2, per_tensor, contract = 0>
+  return %loss, %q : tensor<f32>, !te.scaled<272x256xf8E5M2, per_tensor, contract = 0>
+}
+
+// CHECK: 'arith.addf' of the gradient of the logits is not linear
+func.func @added(%x: tensor<272x128xbf16>, %w: tensor<256x128xbf16>, %t: tensor<272xi32>, %g: tensor<f32>) -> (tensor<f32>, tensor<272x128xbf16>) {
+  %one = arith.constant dense<1.0> : tensor<272x256xbf16>
+  %y = te.matmul %x, %w contract = [1, 1] : tensor<272x128xbf16>, tensor<256x128xbf16> -> tensor<272x256xbf16>
+  %loss, %lse = te.cross_entropy %y, %t : tensor<272x256xbf16>, tensor<272xi32> lse tensor<272xf32>
+  %weight = te.cross_entropy_weight of %t gradient %g vocabulary 256 : tensor<272xi32>
+  %d = te.cross_entropy_backward %weight, %y, %t, %lse : tensor<272x256xbf16>, tensor<272xi32>, tensor<272xf32>
+  %e = arith.addf %d, %one : tensor<272x256xbf16>
+  %dx = te.matmul %e, %w contract = [1, 0] : tensor<272x256xbf16>, tensor<256x128xbf16> -> tensor<272x128xbf16>
+  return %loss, %dx : tensor<f32>, tensor<272x128xbf16>
+}
+
+// CHECK: the gradient of the logits depends on a value that is not computed by rows
+func.func @other(%x: tensor<272x128xbf16>, %w: tensor<256x128xbf16>, %t: tensor<272xi32>, %m: tensor<272x256xbf16>, %g: tensor<f32>) -> (tensor<f32>, tensor<272x128xbf16>) {
+  %y = te.matmul %x, %w contract = [1, 1] : tensor<272x128xbf16>, tensor<256x128xbf16> -> tensor<272x256xbf16>
+  %loss, %lse = te.cross_entropy %y, %t : tensor<272x256xbf16>, tensor<272xi32> lse tensor<272xf32>
+  %weight = te.cross_entropy_weight of %t gradient %g vocabulary 256 : tensor<272xi32>
+  %d = te.cross_entropy_backward %weight, %y, %t, %lse : tensor<272x256xbf16>, tensor<272xi32>, tensor<272xf32>
+  %e = arith.mulf %d, %m : tensor<272x256xbf16>
+  %dx = te.matmul %e, %w contract = [1, 0] : tensor<272x256xbf16>, tensor<256x128xbf16> -> tensor<272x128xbf16>
+  return %loss, %dx : tensor<f32>, tensor<272x128xbf16>
 }
 
 // CHECK: gradients in f16 may need the factor that the loss is multiplied with

@@ -45,6 +45,29 @@ func.func @gated(%dy: tensor<32x64xbf16>, %x: tensor<32x64xbf16>, %g: tensor<32x
   return %a, %b, %c, %dx, %dg : tensor<f32>, tensor<f32>, tensor<f32>, tensor<32x64xbf16>, tensor<32x64xbf16>
 }
 
+// A cast of the tensor with zeros behind it has its amax; with other elements, it does not.
+// CHECK-LABEL: func.func @padded
+// CHECK:         %{{.*}}, %[[AMAX:.*]] = te.quantize %{{.*}} amax tensor<f32>
+// CHECK-NEXT:    return %{{.*}}, %[[AMAX]]
+func.func @padded(%x: tensor<20x62xbf16>, %s: tensor<f32>) -> (!te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>, tensor<f32>) {
+  %right = arith.constant dense<0.0> : tensor<20x2xbf16>
+  %below = arith.constant dense<0.0> : tensor<12x64xbf16>
+  %a = te.amax %x : tensor<20x62xbf16>
+  %y = tensor.concat dim(1) %x, %right : (tensor<20x62xbf16>, tensor<20x2xbf16>) -> tensor<20x64xbf16>
+  %z = tensor.concat dim(0) %y, %below : (tensor<20x64xbf16>, tensor<12x64xbf16>) -> tensor<32x64xbf16>
+  %q = te.quantize %z scale %s : tensor<32x64xbf16> -> !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>
+  return %q, %a : !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>, tensor<f32>
+}
+// CHECK-LABEL: func.func @not_zeros
+// CHECK:         te.amax
+func.func @not_zeros(%x: tensor<20x64xbf16>, %s: tensor<f32>) -> (!te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>, tensor<f32>) {
+  %ones = arith.constant dense<1.0> : tensor<12x64xbf16>
+  %a = te.amax %x : tensor<20x64xbf16>
+  %z = tensor.concat dim(0) %x, %ones : (tensor<20x64xbf16>, tensor<12x64xbf16>) -> tensor<32x64xbf16>
+  %q = te.quantize %z scale %s : tensor<32x64xbf16> -> !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>
+  return %q, %a : !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>, tensor<f32>
+}
+
 // The other results and attributes do not change.
 // CHECK-LABEL: func.func @rms_norm
 // CHECK-NEXT: %[[Y:.*]], %[[RSIGMA:.*]], %[[AMAX:.*]] = te.rms_norm %{{.*}} {epsilon = 1.250000e-01 : f32, zero_centered_gamma = true} : {{.*}} rsigma tensor<32xf32> amax tensor<f32>
