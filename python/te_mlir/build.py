@@ -16,6 +16,7 @@ writes them as text.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -575,11 +576,22 @@ class Function:
 
     def reduce_sum(self, x: Value, dimensions: Sequence[int]) -> Value:
         """The sum over `dimensions` of x, both f32."""
+        return self._reduced("arith.addf", 0.0, x, dimensions)
+
+    def reduce_max(self, x: Value, dimensions: Sequence[int]) -> Value:
+        """The largest elements along `dimensions` of x, both f32. Those that are equal have equal shares of the gradient."""
+        return self._reduced("arith.maximumf", -math.inf, x, dimensions)
+
+    def reduce_min(self, x: Value, dimensions: Sequence[int]) -> Value:
+        """The smallest elements along `dimensions` of x, as `reduce_max`."""
+        return self._reduced("arith.minimumf", math.inf, x, dimensions)
+
+    def _reduced(self, op: str, first: float, x: Value, dimensions: Sequence[int]) -> Value:
         shape = [size for axis, size in enumerate(x.shape) if axis not in dimensions]
-        zero = self.constant(0.0, shape, "float32")
-        syntax = f"{{ arith.addf }} ins({x.name} : {x.type}) outs({zero.name} : {zero.type})"
+        init = self.constant(first, shape, "float32")
+        syntax = f"{{ {op} }} ins({x.name} : {x.type}) outs({init.name} : {init.type})"
         return self.append(
-            "linalg.reduce", [x, zero], [(shape, "float32")], "", f"{syntax} dimensions = {_sizes(dimensions)}"
+            "linalg.reduce", [x, init], [(shape, "float32")], "", f"{syntax} dimensions = {_sizes(dimensions)}"
         )[0]
 
     def vjp(

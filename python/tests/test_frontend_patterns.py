@@ -618,6 +618,22 @@ def test_what_is_repeated_along_other_dimensions(framework):
     assert "linalg.reduce" not in text and "linalg.broadcast" in text
 
 
+#: Functions of rows: (function, the number of reductions of its program).
+MAXIMA = {
+    "largest": (lambda f, x, g, b: x * g - f.top(x), 1),
+    "of-all": (lambda f, x, g, b: x * f.top(x, (0, 1)), 1),
+    "log-softmax": (lambda f, x, g, b: f.log_softmax(x) * x, 2),
+    "logsumexp": (lambda f, x, g, b: f.logsumexp(x), 2),
+}
+
+
+@pytest.mark.parametrize("name", MAXIMA)
+def test_a_maximum_of_rows_is_a_reduction(framework, name):
+    function, count = MAXIMA[name]
+    text = framework.run(lambda x, g, b: function(framework, x, g, b))
+    assert text.count("linalg.reduce") == count and text.count("arith.maximumf }") == 1 and "extract_slice" not in text
+
+
 #: Choices between values: (function, what the program has).
 CHOICES = {
     "comparison": (lambda f, x, g, b: f.where(x > 0.1, x * g, x - b), "arith.select"),

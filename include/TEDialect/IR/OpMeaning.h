@@ -15,6 +15,10 @@
 
 #include <optional>
 
+namespace mlir::linalg {
+class ReduceOp;
+} // namespace mlir::linalg
+
 namespace mlir::te {
 
 /// How the axes of an op's operands and results relate. Each axis is of a
@@ -97,6 +101,10 @@ private:
 /// tensor, a broadcast or transpose of linalg, or the tensor.empty that one of
 /// them writes.
 bool isDataMovement(Operation *op);
+
+/// Whether `op`, which te-legalize-input accepts, adds elements. If not, it
+/// takes the largest or the smallest of them.
+bool isSum(linalg::ReduceOp op);
 
 /// What the ranks of a group have to agree on: what they give and get, and the
 /// axis, or how a layer is split.

@@ -287,7 +287,7 @@ matrixOf(linalg::ReduceOp op) {
 template <>
 LogicalResult te::emitLaunches(linalg::ReduceOp op, LaunchEmitter &emitter) {
   auto matrix = matrixOf(op);
-  if (!matrix || isMaximum(op))
+  if (!matrix || !isSum(op))
     return refuseLaunch(op);
   const Value x = op.getInputs().front(), y = op->getResult(0);
   const bool isOfRows =

@@ -18,6 +18,7 @@
 #include "Regions.h"
 #include "StridedView.h"
 
+#include "TEDialect/IR/OpMeaning.h"
 #include "TEDialect/TERT/ElementwiseOps.h"
 #include "TEDialect/TERT/GeneratedBody.h"
 #include "TEDialect/TERT/KernelTable.h"
@@ -121,31 +122,6 @@ static bool isFree(Operation &op) {
 static int64_t bytesOf(Value value) {
   return countOf(value) * getElementTypeOrSelf(value).getIntOrFloatBitWidth() /
          8;
-}
-
-/// Reshapes `value`, which has one dimension or becomes one.
-static Value reshape(OpBuilder &b, Location loc, Value value,
-                     RankedTensorType type) {
-  auto from = cast<RankedTensorType>(value.getType());
-  if (from == type)
-    return value;
-  SmallVector<ReassociationIndices> all;
-  const int64_t rank = std::max(from.getRank(), type.getRank());
-  if (std::min(from.getRank(), type.getRank()) > 0)
-    all.push_back(llvm::to_vector(llvm::seq<int64_t>(rank)));
-  return from.getRank() > type.getRank()
-             ? tensor::CollapseShapeOp::create(b, loc, type, value, all)
-                   .getResult()
-             : tensor::ExpandShapeOp::create(b, loc, type, value, all)
-                   .getResult();
-}
-
-/// `value` as a tensor of one dimension.
-static Value flatten(OpBuilder &b, Location loc, Value value) {
-  auto type = cast<RankedTensorType>(value.getType());
-  return reshape(
-      b, loc, value,
-      RankedTensorType::get(type.getNumElements(), type.getElementType()));
 }
 
 namespace {
@@ -540,7 +516,7 @@ void FormRegions::form(Block &block) {
     if (auto found = regions.find(&op); found != regions.end()) {
       // A sum that joined no other op is a launch of `row_sum`.
       auto reduction = dyn_cast<linalg::ReduceOp>(op);
-      if (found->second.size() == 1 && reduction && !isMaximum(reduction)) {
+      if (found->second.size() == 1 && reduction && isSum(reduction)) {
         op.removeAttr(kInRegion);
         lastOf.erase(&op);
       } else
@@ -593,8 +569,8 @@ SmallVector<Value> FormRegions::createGeneric(OpBuilder &b, Location loc,
   return llvm::map_to_vector(
       llvm::zip_equal(generic.getResults(), interface.outputs), [&](auto pair) {
         auto [result, output] = pair;
-        return reshape(b, loc, result,
-                       cast<RankedTensorType>(output.getType()));
+        return reshapeFlat(b, loc, result,
+                           cast<RankedTensorType>(output.getType()));
       });
 }
 
@@ -656,9 +632,9 @@ void FormRegions::replace(const Region &region) {
         result = arith::MulFOp::create(b, op->getLoc(), result, factor);
       } else if (auto reduction = dyn_cast<linalg::ReduceOp>(op)) {
         result = tert::RowReduceOp::create(b, op->getLoc(), b.getF32Type(),
-                                           isMaximum(reduction)
-                                               ? tert::RowReduction::Maximum
-                                               : tert::RowReduction::Sum,
+                                           isSum(reduction)
+                                               ? tert::RowReduction::Sum
+                                               : tert::RowReduction::Maximum,
                                            result, interface.extent.cols);
       } else if (auto comparison = dyn_cast<arith::CmpFOp>(op)) {
         scalars[comparison] =

@@ -1,17 +1,23 @@
 //===- PrepareRegions.cpp - ops in the forms that regions take ------------===//
 
 #include "Regions.h"
+#include "StridedView.h"
 
 #include "TEDialect/IR/TE.h"
+#include "TEDialect/TERT/GeneratedBody.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/IndexingUtils.h"
+#include "mlir/IR/Matchers.h"
 
 using namespace mlir;
 using namespace mlir::te;
+
+/// What a maximum begins with.
+static constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
 /// Gives each select a comparison that only it reads, directly before it.
 static void separateComparisons(Block &block) {
@@ -50,6 +56,52 @@ static void expandZeroUnused(Block &block) {
   }
 }
 
+Value te::reshapeFlat(OpBuilder &b, Location loc, Value value,
+                      RankedTensorType type) {
+  auto from = cast<RankedTensorType>(value.getType());
+  if (from == type)
+    return value;
+  SmallVector<ReassociationIndices> all;
+  const int64_t rank = std::max(from.getRank(), type.getRank());
+  if (std::min(from.getRank(), type.getRank()) > 0)
+    all.push_back(llvm::to_vector(llvm::seq<int64_t>(rank)));
+  return from.getRank() > type.getRank()
+             ? tensor::CollapseShapeOp::create(b, loc, type, value, all)
+                   .getResult()
+             : tensor::ExpandShapeOp::create(b, loc, type, value, all)
+                   .getResult();
+}
+
+Value te::flatten(OpBuilder &b, Location loc, Value value) {
+  auto type = cast<RankedTensorType>(value.getType());
+  return reshapeFlat(
+      b, loc, value,
+      RankedTensorType::get(type.getNumElements(), type.getElementType()));
+}
+
+/// `x` with `dimensions`, which become those of the transpose, behind the
+/// others.
+static Value moveLast(OpBuilder &b, Location loc, Value x,
+                      SmallVectorImpl<int64_t> &dimensions) {
+  auto shape = cast<RankedTensorType>(x.getType()).getShape();
+  const int64_t rank = shape.size(), number = dimensions.size();
+  SmallVector<int64_t> order;
+  for (int64_t axis : llvm::seq(rank))
+    if (!llvm::is_contained(dimensions, axis))
+      order.push_back(axis);
+  order.append(dimensions);
+  dimensions = llvm::to_vector(llvm::seq(rank - number, rank));
+  Value init = tensor::EmptyOp::create(b, loc, applyPermutation(shape, order),
+                                       getElementTypeOrSelf(x));
+  return linalg::TransposeOp::create(b, loc, x, init, order)->getResult(0);
+}
+
+/// Whether `dimensions` are those from `first` on.
+static bool isRun(ArrayRef<int64_t> dimensions, int64_t first) {
+  return llvm::equal(dimensions,
+                     llvm::seq<int64_t>(first, first + dimensions.size()));
+}
+
 /// Brings a sum into a form that has a kernel: over leading or trailing
 /// dimensions, of which a sum over all is two. A conversion of the operand to
 /// f32 moves into the body.
@@ -60,9 +112,6 @@ static void prepareSum(linalg::ReduceOp op) {
   auto dimensions = llvm::to_vector(op.getDimensions());
   const int64_t rank = cast<RankedTensorType>(x.getType()).getRank(),
                 sums = dimensions.size();
-  auto isRun = [&](int64_t first) {
-    return llvm::equal(dimensions, llvm::seq(first, first + sums));
-  };
   auto create = [&](Value x, Value init, ArrayRef<int64_t> dimensions) {
     auto widened = x.getDefiningOp<arith::ExtFOp>();
     return linalg::ReduceOp::create(
@@ -78,22 +127,9 @@ static void prepareSum(linalg::ReduceOp op) {
                })
         ->getResult(0);
   };
-  if (!isRun(0) && !isRun(rank - sums)) {
-    SmallVector<int64_t> order;
-    for (int64_t axis : llvm::seq(rank))
-      if (!llvm::is_contained(dimensions, axis))
-        order.push_back(axis);
-    order.append(dimensions);
-    dimensions = llvm::to_vector(llvm::seq(rank - sums, rank));
-    auto transposed = [&](Value value) -> Value {
-      auto shape = cast<RankedTensorType>(value.getType()).getShape();
-      Value init = tensor::EmptyOp::create(
-          b, loc, applyPermutation(shape, order), getElementTypeOrSelf(value));
-      return linalg::TransposeOp::create(b, loc, value, init, order)
-          ->getResult(0);
-    };
+  if (!isRun(dimensions, 0) && !isRun(dimensions, rank - sums)) {
     auto widened = x.getDefiningOp<arith::ExtFOp>();
-    x = transposed(widened ? widened.getIn() : x);
+    x = moveLast(b, loc, widened ? widened.getIn() : x, dimensions);
   } else if (sums == rank && rank > 1) {
     auto shape = cast<RankedTensorType>(x.getType()).getShape().drop_back();
     auto type = RankedTensorType::get(shape, b.getF32Type());
@@ -106,8 +142,97 @@ static void prepareSum(linalg::ReduceOp op) {
   op.erase();
 }
 
-bool te::isMaximum(linalg::ReduceOp op) {
-  return !op.getBody()->getOps<arith::MaximumFOp>().empty();
+/// The f32 of all elements if `value` is a splat constant or a view of one.
+static std::optional<APFloat> splatBehindViews(Value value) {
+  while (Operation *op = value.getDefiningOp()) {
+    Value source = getSourceOfView(op);
+    if (!source)
+      break;
+    value = source;
+  }
+  DenseFPElementsAttr constant;
+  if (matchPattern(value, m_Constant(&constant)) && constant.isSplat())
+    return constant.getSplatValue<APFloat>();
+  return std::nullopt;
+}
+
+/// How many elements of each of `rows` rows are reduced together. Rows that are
+/// too long for a region are divided, as is a long row that has no others to be
+/// computed beside. te-legalize-input knows that there is a divisor.
+static int64_t dividedLength(int64_t rows, int64_t cols) {
+  constexpr int64_t kLongRow = 8192, kMostOfPart = 4096, kFewestOfPart = 32;
+  const bool fits = cols <= tert::kMostColsOfReduction;
+  if (fits && (rows > 1 || cols <= kLongRow))
+    return cols;
+  for (int64_t part = kMostOfPart; part >= kFewestOfPart; --part)
+    if (cols % part == 0)
+      return part;
+  int64_t part = fits ? cols : kMostOfPart + 1;
+  while (cols % part != 0)
+    ++part;
+  return part;
+}
+
+/// The reduction of each row of an f32 matrix by `Op`, from `first` on, which
+/// belongs to a region.
+template <typename Op>
+static Value createReduction(OpBuilder &b, Location loc, Value matrix,
+                             float first) {
+  auto rows = RankedTensorType::get(
+      cast<RankedTensorType>(matrix.getType()).getShape().drop_back(),
+      b.getF32Type());
+  Value init =
+      arith::ConstantOp::create(b, loc, DenseElementsAttr::get(rows, first));
+  auto reduction = linalg::ReduceOp::create(
+      b, loc, matrix, init, rows.getRank(),
+      [](OpBuilder &b, Location loc, ValueRange elements) {
+        Value both = Op::create(b, loc, elements[0], elements[1]);
+        linalg::YieldOp::create(b, loc, both);
+      });
+  reduction->setAttr(kInRegion, b.getUnitAttr());
+  return reduction->getResult(0);
+}
+
+/// Brings a maximum or a minimum, which is that of the negated elements, into
+/// maxima of the rows of a matrix.
+static void prepareMaximum(linalg::ReduceOp op) {
+  OpBuilder b(op);
+  Location loc = op.getLoc();
+  Value x = op.getInputs().front(), result;
+  auto from = cast<RankedTensorType>(x.getType()),
+       to = cast<RankedTensorType>(op->getResult(0).getType());
+  if (from.getNumElements() == 0) {
+    result = op.getInits().front();
+  } else if (std::optional<APFloat> splat = splatBehindViews(x)) {
+    result =
+        arith::ConstantOp::create(b, loc, DenseElementsAttr::get(to, *splat));
+  } else {
+    const bool isMinimum = !op.getBody()->getOps<arith::MinimumFOp>().empty();
+    auto dimensions = llvm::to_vector(op.getDimensions());
+    if (!isRun(dimensions, from.getRank() - dimensions.size())) {
+      auto widened = x.getDefiningOp<arith::ExtFOp>();
+      x = moveLast(b, loc, widened ? widened.getIn() : x, dimensions);
+      if (widened)
+        x = arith::ExtFOp::create(
+            b, loc, cast<RankedTensorType>(x.getType()).clone(b.getF32Type()),
+            x);
+    }
+    if (isMinimum)
+      x = arith::NegFOp::create(b, loc, x);
+    const int64_t rows = to.getNumElements();
+    for (int64_t cols = from.getNumElements() / rows; cols > 1;) {
+      const int64_t part = dividedLength(rows, cols);
+      cols /= part;
+      Value matrix = reshapeFlat(b, loc, flatten(b, loc, x),
+                                 from.clone({rows * cols, part}));
+      x = createReduction<arith::MaximumFOp>(b, loc, matrix, kLowest);
+    }
+    if (isMinimum)
+      x = arith::NegFOp::create(b, loc, x);
+    result = reshapeFlat(b, loc, flatten(b, loc, x), to);
+  }
+  op->getResult(0).replaceAllUsesWith(result);
+  op.erase();
 }
 
 namespace {
@@ -134,18 +259,9 @@ public:
         arith::ConstantOp::create(b, loc, DenseElementsAttr::get(wide, factor));
     return arith::MulFOp::create(b, loc, x, factors);
   }
-  /// The sum or, with arith.maximumf and -inf, the maximum of each row.
+  /// The maximum or, with arith.addf and 0, the sum of each row.
   template <typename Op> Value reduce(Value x, float first) {
-    Value init =
-        arith::ConstantOp::create(b, loc, DenseElementsAttr::get(rows, first));
-    auto reduction = linalg::ReduceOp::create(
-        b, loc, x, init, rows.getRank(),
-        [](OpBuilder &b, Location loc, ValueRange elements) {
-          Value both = Op::create(b, loc, elements[0], elements[1]);
-          linalg::YieldOp::create(b, loc, both);
-        });
-    reduction->setAttr(kInRegion, b.getUnitAttr());
-    return reduction->getResult(0);
+    return createReduction<Op>(b, loc, x, first);
   }
   Value inverse(Value x) {
     Value ones =
@@ -188,8 +304,7 @@ static void expandSoftmax(SoftmaxOp op) {
   if (!replaceEmpty(op)) {
     RowBuilder rows(op, cast<RankedTensorType>(op.getX().getType()));
     Value s = rows.scale(rows.widen(op.getX()), op.getScale());
-    Value max = rows.reduce<arith::MaximumFOp>(
-        s, -std::numeric_limits<float>::infinity());
+    Value max = rows.reduce<arith::MaximumFOp>(s, kLowest);
     Value below = rows.create<arith::SubFOp>(s, rows.spread(max));
     Value e = rows.create<math::ExpOp>(below);
     Value inverse = rows.inverse(rows.reduce<arith::AddFOp>(e, 0.0f));
@@ -218,7 +333,7 @@ void te::prepareRegions(Block &block) {
   separateComparisons(block);
   for (auto reduce :
        llvm::make_early_inc_range(block.getOps<linalg::ReduceOp>()))
-    prepareSum(reduce);
+    isSum(reduce) ? prepareSum(reduce) : prepareMaximum(reduce);
   for (Operation &op : llvm::make_early_inc_range(block)) {
     if (auto softmax = dyn_cast<SoftmaxOp>(op))
       expandSoftmax(softmax);

@@ -13,6 +13,7 @@
 #include "TEDialect/IR/DiagnosticData.h"
 #include "TEDialect/IR/TE.h"
 #include "TEDialect/TERT/ElementwiseOps.h"
+#include "TEDialect/TERT/GeneratedBody.h"
 #include "TEDialect/Transforms/Import/Passes.h"
 #include "TEDialect/Transforms/Utils/Inline.h"
 
@@ -301,18 +302,36 @@ private:
     auto reduce = dyn_cast<linalg::ReduceOp>(op);
     if (!reduce)
       return;
-    auto isSum = [](Block &body) {
-      auto sum = dyn_cast<arith::AddFOp>(body.front());
-      return sum && sum->getNextNode() == body.getTerminator() &&
-             body.getTerminator()->getOperand(0) == sum.getResult() &&
-             llvm::is_contained(sum->getOperands(), body.getArgument(0)) &&
-             llvm::is_contained(sum->getOperands(), body.getArgument(1));
-    };
     if (!element.isF32() || reduce.getInputs().size() != 1 ||
-        reduce.getDimensions().empty() ||
-        !matchPattern(reduce.getInits().front(), m_AnyZeroFloat()) ||
-        !isSum(*reduce.getBody()))
-      expect("of f32 to add all elements of at least one dimension to zero");
+        reduce.getDimensions().empty() || !isKnownReduction(reduce))
+      return expect("of f32 to add all elements of at least one dimension to "
+                    "zero, or to take the arith.maximumf of them and -inf, or "
+                    "the arith.minimumf of them and +inf");
+    // A region reduces rows, of which a longer one becomes several.
+    if (!isSum(reduce) &&
+        llvm::any_of(reduce.getDimensions(), [&](int64_t axis) {
+          return cast<ShapedType>(type).getDimSize(axis) >
+                 tert::kMostColsOfReduction;
+        }))
+      expect("that takes the maximum or minimum of dimensions of at most " +
+             Twine(tert::kMostColsOfReduction) + " elements");
+  }
+
+  /// Whether a reduction begins with the neutral element of its only op.
+  static bool isKnownReduction(linalg::ReduceOp reduce) {
+    Block &body = *reduce.getBody();
+    Operation &op = body.front();
+    if (op.getNumOperands() != 2 || op.getNextNode() != body.getTerminator() ||
+        body.getTerminator()->getOperand(0) != op.getResult(0) ||
+        !llvm::is_contained(op.getOperands(), body.getArgument(0)) ||
+        !llvm::is_contained(op.getOperands(), body.getArgument(1)))
+      return false;
+    const Value init = reduce.getInits().front();
+    return isa<arith::AddFOp>(op) ? matchPattern(init, m_AnyZeroFloat())
+           : isa<arith::MaximumFOp>(op)
+               ? matchPattern(init, m_NegInfFloat())
+               : isa<arith::MinimumFOp>(op) &&
+                     matchPattern(init, m_PosInfFloat());
   }
 
   /// Whether only te.adamw computes and reads a value: as moments of 8 bits.

@@ -182,6 +182,8 @@ template <typename Layer> void ZeroUnused::visitLayer(Layer layer) {
 /// Lets a sum over rows add zeros.
 void ZeroUnused::visitSum(linalg::ReduceOp sum) {
   OpOperand &x = sum->getOpOperand(0);
+  if (!isSum(sum))
+    return;
   if (const Value used = rows.lookup(x.get()).used;
       used && llvm::any_of(sum.getDimensions(), [&](int64_t axis) {
         return axis < int64_t(countRowAxes(x.get(), used));

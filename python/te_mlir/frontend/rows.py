@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from te_mlir import build
 from te_mlir.frontend.base import Unsupported, Value
@@ -68,18 +68,25 @@ class Rows(Softmaxes):
     """Emits reductions of rows that are several operations of te, computed in f32 and rounded once."""
 
     def _op_reduce_max(self, var: Var, node: Node) -> Value:
-        """The largest elements, among which the gradient is divided equally, or with `index` belongs to the first."""
-        f, (x, _) = self.function, self._along(node.inputs[0], node.params["axes"], node)
-        largest = f.broadcast(self._largest(x), x.shape, [1])
-        one, zero = (f.constant(number, x.shape, "float32") for number in (1.0, 0.0))
-        # A comparison has no gradient, so that of the sum belongs to the elements that equal the maximum.
-        equal = lambda of: f.choose("oeq", x, largest, of, zero)
-        parts = [x, one]
+        return self._extremum(var, node, self.function.reduce_max)
+
+    def _op_reduce_min(self, var: Var, node: Node) -> Value:
+        return self._extremum(var, node, self.function.reduce_min)
+
+    def _extremum(self, var: Var, node: Node, reduce: Callable[[build.Value, Sequence[int]], build.Value]) -> Value:
+        """The largest or smallest elements, which share the gradient equally, or with `index` the first of which has it."""
+        f, (x, along) = self.function, self._along(node.inputs[0], node.params["axes"], node)
+        sizes = [node.inputs[0].shape[axis] for axis in along]
+        found = reduce(f.reshape(x, [x.shape[0], *sizes]), range(1, 1 + len(sizes)))
         if node.params.get("index"):
+            spread = f.broadcast(found, x.shape, [1])
+            one, zero = (f.constant(number, x.shape, "float32") for number in (1.0, 0.0))
+            # A comparison has no gradient, so that of the sum belongs to the first element that equals the maximum.
+            equal = lambda of: f.choose("oeq", x, spread, of, zero)
             place = self._cumulative(equal(one))
-            parts = [f.choose("oeq", place, one, of, zero) for of in parts]
-        total, count = (f.reduce_sum(equal(of), [1]) for of in parts)
-        return Value(f.cast(f.div(total, count), var.dtype), row_major(var.shape))
+            total, count = (f.reduce_sum(equal(f.choose("oeq", place, one, of, zero)), [1]) for of in (x, one))
+            found = f.div(total, count)
+        return Value(f.cast(found, var.dtype), row_major(var.shape))
 
     def _op_cumsum(self, var: Var, node: Node) -> Value:
         """The sums of each element and those before it, or behind it with `reverse`."""
@@ -99,12 +106,6 @@ class Rows(Softmaxes):
             x = f.add(x, f.concat([kept, zeros] if reverse else [zeros, kept], 1))
             shift *= 2
         return x
-
-    def _op_reduce_min(self, var: Var, node: Node) -> Value:
-        x = Node("neg", node.inputs, {}, node.origin)
-        x.outputs = [Var(node.inputs[0].shape, node.inputs[0].dtype, x)]
-        largest = self._op_reduce_max(var, Node("reduce_max", x.outputs, node.params, node.origin))
-        return Value(self.function.unary("arith.negf", largest.matrix), largest.layout)
 
     def _op_logsumexp(self, var: Var, node: Node) -> Value:
         return self.logsumexp(var, node, node.inputs[0], node.params["axes"])
@@ -143,21 +144,12 @@ class Rows(Softmaxes):
         matrix = self.function.reshape(elements, (value.elements // columns, columns))
         return self.function.cast(matrix, "float32"), along
 
-    def _largest(self, x: build.Value) -> build.Value:
-        """The maximum of each row, of halves that overlap if their sizes are odd."""
-        rows, columns = x.shape
-        while columns > 1:
-            half = (columns + 1) // 2
-            halves = (self.function.extract_slice(x, [0, first], [rows, half]) for first in (0, columns - half))
-            x, columns = self.function.maximum(*halves), half
-        return self.function.reshape(x, (rows,))
-
     def _log_sum(self, x: build.Value) -> tuple[build.Value, build.Value]:
         """(m, log(sum(exp(x - m)))) of each row, where m is its maximum, or 0 instead of an infinity.
 
         The gradient through m is that of a number that is added and subtracted again, 0 except for rounding.
         """
-        largest = self._largest(x)
+        largest = self.function.reduce_max(x, [1])
         zero, infinity = (self.function.constant(number, largest.shape, "float32") for number in (0.0, math.inf))
         size = self.function.unary("math.absf", largest)
         shift = self.function.choose("olt", size, infinity, largest, zero)

@@ -1,4 +1,4 @@
-//===- MovementGradients.cpp - derivatives of views, moves and sums -----===//
+//===- MovementGradients.cpp - of views, moves and reductions -----------===//
 //
 // The gradient of a move moves elements back, and that of a broadcast is a sum.
 //
@@ -51,17 +51,16 @@ static Value zeros(Rule rule, ArrayRef<int64_t> shape, Type element) {
       DenseElementsAttr::get(type, rule.b.getFloatAttr(element, 0.0)));
 }
 
-/// The sum over the dimensions that a broadcast adds, in f32.
-static Value sumOver(Rule rule, ArrayRef<int64_t> dimensions,
+/// The sum of `x` over `dimensions`, computed in f32.
+static Value sumOver(Rule rule, Value x, ArrayRef<int64_t> dimensions,
                      RankedTensorType type) {
   Type f32 = rule.b.getF32Type();
-  Value dy = rule.dy;
   if (!type.getElementType().isF32())
-    dy = arith::ExtFOp::create(
-        rule.b, rule.loc, cast<RankedTensorType>(dy.getType()).clone(f32), dy);
+    x = arith::ExtFOp::create(
+        rule.b, rule.loc, cast<RankedTensorType>(x.getType()).clone(f32), x);
   Value sum =
       linalg::ReduceOp::create(
-          rule.b, rule.loc, dy, zeros(rule, type.getShape(), f32), dimensions,
+          rule.b, rule.loc, x, zeros(rule, type.getShape(), f32), dimensions,
           [](OpBuilder &b, Location loc, ValueRange elements) {
             Value sum = arith::AddFOp::create(b, loc, elements[1], elements[0]);
             linalg::YieldOp::create(b, loc, sum);
@@ -87,7 +86,7 @@ static LogicalResult differentiateBroadcast(linalg::BroadcastOp op, Rule rule) {
   auto dimensions = llvm::to_vector(op.getDimensions());
   llvm::sort(dimensions);
   if (from.getRank() == 0 || dimensions.back() != added - 1) {
-    rule.adjoints.add(op.getInput(), sumOver(rule, dimensions, from));
+    rule.adjoints.add(op.getInput(), sumOver(rule, rule.dy, dimensions, from));
     return success();
   }
   Value dy = rule.dy;
@@ -106,12 +105,30 @@ static LogicalResult differentiateBroadcast(linalg::BroadcastOp op, Rule rule) {
   return success();
 }
 
+/// Of a sum, dy in all elements. Of a maximum or minimum, an equal share of dy
+/// in each element that equals it.
 static void apply(linalg::ReduceOp op, Rule rule) {
-  Value x = op.getInputs().front();
-  rule.add(x, [&] {
-    return linalg::BroadcastOp::create(rule.b, rule.loc, rule.dy,
-                                       emptyLike(rule, x), op.getDimensions())
+  Value input = op.getInputs().front();
+  auto spread = [&](Value y) {
+    return linalg::BroadcastOp::create(
+               rule.b, rule.loc, y, emptyLike(rule, input), op.getDimensions())
         ->getResult(0);
+  };
+  rule.add(input, [&]() -> Value {
+    if (isSum(op))
+      return spread(rule.dy);
+    Value x = rule.adjoints.residual(input, "x"),
+          y = spread(rule.adjoints.residual(op->getResult(0), "out"));
+    auto type = cast<RankedTensorType>(input.getType()),
+         rows = cast<RankedTensorType>(op->getResult(0).getType());
+    Value zero = zeros(rule, type.getShape(), type.getElementType());
+    Value one = arith::ConstantOp::create(rule.b, rule.loc,
+                                          DenseElementsAttr::get(type, 1.0f));
+    auto ifEqual = [&](Value value) {
+      return rule.choose(arith::CmpFPredicate::OEQ, x, y, value, zero);
+    };
+    Value number = sumOver(rule, ifEqual(one), op.getDimensions(), rows);
+    return ifEqual(spread(rule.div(rule.dy, number)));
   });
 }
 

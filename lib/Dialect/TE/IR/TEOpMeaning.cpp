@@ -189,19 +189,22 @@ struct TransposeAxes
   }
 };
 
-/// The result is a sum over the dimensions that it lacks.
+/// The result is a sum over the dimensions that it lacks, or a maximum, which
+/// is no sum of the maxima of parts.
 struct ReduceAxes
     : AxisRelationOpInterface::ExternalModel<ReduceAxes, linalg::ReduceOp> {
   AxisRelation getAxisRelation(Operation *op) const {
-    auto summed = cast<linalg::ReduceOp>(op).getDimensions();
+    auto reduce = cast<linalg::ReduceOp>(op);
+    auto reduced = reduce.getDimensions();
     SmallVector<std::string> input = makeAxisNames(rankOf(op->getOperand(0))),
                              result;
     for (auto [axis, name] : llvm::enumerate(input))
-      if (!llvm::is_contained(summed, axis))
+      if (!llvm::is_contained(reduced, axis))
         result.push_back(name);
     AxisRelation relation = linalgRelation(op, input, result);
-    for (int64_t axis : summed)
-      relation.sum(input[axis]);
+    for (int64_t axis : reduced)
+      isSum(reduce) ? relation.sum(input[axis])
+                    : relation.needWhole(input[axis]);
     return relation;
   }
 };
@@ -261,6 +264,11 @@ void te::attachMeaningOfOtherDialects(MLIRContext *context) {
         op.hasTrait<OpTrait::Elementwise>() &&
         !op.hasInterface<AxisRelationOpInterface>())
       op.attachInterface<PointwiseAxes>();
+}
+
+bool te::isSum(linalg::ReduceOp op) {
+  return isa<arith::AddFOp>(
+      op.getBody()->getTerminator()->getOperand(0).getDefiningOp());
 }
 
 bool te::isDataMovement(Operation *op) {

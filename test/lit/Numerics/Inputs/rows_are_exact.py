@@ -1,7 +1,7 @@
 """Random programs with reductions of rows have the same bits in one launch and in a launch for each op.
 
-A program computes with elements of a matrix, of a row of numbers and of a column of them, in bf16, f16 and f32, with sums of rows
-and softmax between. Inputs include zeros, -0, subnormal numbers, infinity and NaN. The gradients are compared as well. Which NaN a result
+A program computes with elements of a matrix, of a row of numbers and of a column of them, in bf16, f16 and f32, with sums, maxima and
+minima of rows and softmax between. Inputs include zeros, -0, subnormal numbers, infinity and NaN. The gradients are compared as well. Which NaN a result
 is depends on the order of operands that a compiler chooses, so NaNs are made alike before arrays are compared.
 """
 
@@ -17,7 +17,7 @@ arguments = options.parse_args()
 
 TYPES = ("bf16", "f16", "f32")
 #: Lengths of rows: runs of every length, with and without a rest, kept in registers or shared memory, or read again.
-COLS = (32, 33, 64, 96, 128, 250, 256, 257, 384, 1000, 1024, 2056, 4096, 4104, 5001, 9000, 14336)
+COLS = (1, 5, 32, 33, 64, 96, 128, 250, 256, 257, 384, 1000, 1024, 2056, 4096, 4104, 5001, 9000, 14336)
 UNARY = ("arith.negf", "math.absf", "math.exp", "math.tanh", "math.sqrt")
 BINARY = ("arith.addf", "arith.subf", "arith.mulf", "arith.divf", "arith.maximumf")
 
@@ -64,12 +64,13 @@ class Program:
             element,
         )
 
-    def sum(self, name):
+    def sum(self, name, op="addf"):
         name = self.convert(name, "f32")
-        zero = self.emit(f"arith.constant dense<0.0> : {self.type_of('rows', 'f32')}", "none", "f32")
+        first = {"addf": "0.0", "maximumf": "0xFF800000", "minimumf": "0x7F800000"}[op]
+        init = self.emit(f"arith.constant dense<{first}> : {self.type_of('rows', 'f32')}", "none", "f32")
         return self.emit(
-            f"linalg.reduce {{ arith.addf }} ins(%{name} : {self.type_of('elements', 'f32')}) "
-            f"outs(%{zero} : {self.type_of('rows', 'f32')}) dimensions = [1]",
+            f"linalg.reduce {{ arith.{op} }} ins(%{name} : {self.type_of('elements', 'f32')}) "
+            f"outs(%{init} : {self.type_of('rows', 'f32')}) dimensions = [1]",
             "rows",
             "f32",
         )
@@ -78,9 +79,14 @@ class Program:
         return str(self.rng.choice([name for name, (kind, _) in self.values.items() if kind in kinds]))
 
     def step(self):
-        rng, kind = self.rng, self.rng.choice(["sum", "softmax", "unary", "binary", "row", "spread", "binary"])
+        rng, kind = (
+            self.rng,
+            self.rng.choice(["sum", "extremum", "softmax", "unary", "binary", "row", "spread", "binary"]),
+        )
         if kind == "sum":
             self.sum(self.draw("elements"))
+        elif kind == "extremum":
+            self.sum(self.draw("elements"), str(rng.choice(["maximumf", "minimumf"])))
         elif kind == "softmax":
             name = self.draw("elements")
             element = self.values[name][1]

@@ -35,6 +35,31 @@ func.func private @sum_of_turned(%x: tensor<4x8xf32>) -> tensor<8xf32> {
   return %y : tensor<8xf32>
 }
 
+// Of a maximum, it is shared by the elements that equal it.
+// CHECK-LABEL: func.func @most(
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<4x8xf32>, %[[DY:[^ ]*]]: tensor<4xf32>)
+// CHECK: %[[Y:.*]] = linalg.reduce { arith.maximumf }
+// CHECK: %[[OUT:.*]] = te.residual %[[Y]] "reduce0.out"
+// CHECK: %[[ROWS:.*]] = linalg.broadcast ins(%[[OUT]] : tensor<4xf32>)
+// CHECK-DAG: %[[ONES:.*]] = arith.constant dense<1.000000e+00> : tensor<4x8xf32>
+// CHECK-DAG: %[[ZEROS:.*]] = arith.constant dense<0.000000e+00> : tensor<4x8xf32>
+// CHECK: %[[EQUAL:.*]] = arith.cmpf oeq, %[[X]], %[[ROWS]]
+// CHECK: %[[COUNTED:.*]] = arith.select %[[EQUAL]], %[[ONES]], %[[ZEROS]]
+// CHECK: %[[NUMBER:.*]] = linalg.reduce { arith.addf } ins(%[[COUNTED]] : tensor<4x8xf32>)
+// CHECK: %[[SHARE:.*]] = arith.divf %[[DY]], %[[NUMBER]] : tensor<4xf32>
+// CHECK: %[[SHARES:.*]] = linalg.broadcast ins(%[[SHARE]] : tensor<4xf32>)
+// CHECK: %[[DX:.*]] = arith.select %[[EQUAL]], %[[SHARES]], %[[ZEROS]]
+// CHECK: return %[[Y]], %[[DX]]
+func.func @most(%x: tensor<4x8xf32>, %dy: tensor<4xf32>) -> (tensor<4xf32>, tensor<4x8xf32>) {
+  %r:2 = te.vjp @maximum_of(%x) cotangents(%dy) wrt [0] : (tensor<4x8xf32>), (tensor<4xf32>) -> (tensor<4xf32>, tensor<4x8xf32>)
+  return %r#0, %r#1 : tensor<4xf32>, tensor<4x8xf32>
+}
+func.func private @maximum_of(%x: tensor<4x8xf32>) -> tensor<4xf32> {
+  %lowest = arith.constant dense<0xFF800000> : tensor<4xf32>
+  %y = linalg.reduce { arith.maximumf } ins(%x : tensor<4x8xf32>) outs(%lowest : tensor<4xf32>) dimensions = [1]
+  return %y : tensor<4xf32>
+}
+
 // Of a slice, it is zeros around the cotangent; of a concatenation, slices of it.
 // CHECK-LABEL: func.func @parts(
 // CHECK-SAME: %{{[^ ]*}}: tensor<4x8xf32>, %[[DY:[^ ]*]]: tensor<6x5xf32>)

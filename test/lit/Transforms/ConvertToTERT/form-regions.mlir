@@ -378,6 +378,80 @@ func.func @empty_softmax(%x: tensor<0x16xbf16> {te.name = "x"}) -> (tensor<0x16x
 
 // -----
 
+// A maximum that a program takes is one launch with a sum of the same rows and the ops around both.
+// CHECK-LABEL: func.func @spelled_softmax
+// CHECK: %[[W:.*]] = arith.extf
+// CHECK: %[[MAX:.*]] = tert.row_reduce maximum %[[W]] {cols = 64 : i64}
+// CHECK: %[[B:.*]] = arith.subf %[[W]], %[[MAX]]
+// CHECK: %[[E:.*]] = math.exp %[[B]]
+// CHECK: %[[SUM:.*]] = tert.row_reduce sum %[[E]] {cols = 64 : i64}
+// CHECK: arith.divf %[[E]], %[[SUM]]
+// CHECK-NOT: linalg.generic
+func.func @spelled_softmax(%x: tensor<4x64xbf16> {te.name = "x"}) -> (tensor<4x64xf32> {te.name = "y"}) {
+  %w = arith.extf %x : tensor<4x64xbf16> to tensor<4x64xf32>
+  %lowest = arith.constant dense<0xFF800000> : tensor<4xf32>
+  %m = linalg.reduce {arith.maximumf} ins(%w : tensor<4x64xf32>) outs(%lowest : tensor<4xf32>) dimensions = [1]
+  %empty = tensor.empty() : tensor<4x64xf32>
+  %ms = linalg.broadcast ins(%m : tensor<4xf32>) outs(%empty : tensor<4x64xf32>) dimensions = [1]
+  %d = arith.subf %w, %ms : tensor<4x64xf32>
+  %e = math.exp %d : tensor<4x64xf32>
+  %zero = arith.constant dense<0.0> : tensor<4xf32>
+  %s = linalg.reduce {arith.addf} ins(%e : tensor<4x64xf32>) outs(%zero : tensor<4xf32>) dimensions = [1]
+  %ss = linalg.broadcast ins(%s : tensor<4xf32>) outs(%empty : tensor<4x64xf32>) dimensions = [1]
+  %y = arith.divf %e, %ss : tensor<4x64xf32>
+  return %y : tensor<4x64xf32>
+}
+
+// -----
+
+// A minimum is that of the negated elements; rows may be short, and those of a transpose. A row of one element is its maximum.
+// CHECK-LABEL: func.func @short
+// CHECK: linalg.generic {{.*}} ins(%{{.*}} : tensor<24xf32>) outs(%{{.*}} : tensor<8xf32>)
+// CHECK: %[[N:.*]] = arith.negf
+// CHECK: %[[M:.*]] = tert.row_reduce maximum %[[N]] {cols = 3 : i64}
+// CHECK: arith.negf %[[M]]
+// CHECK: linalg.generic {{.*}} ins(%{{.*}} : tensor<24xf32>) outs(%{{.*}} : tensor<24xf32>)
+// CHECK-NEXT: ^bb0
+// CHECK-NEXT: linalg.yield
+// CHECK: tert.row_reduce maximum %{{.*}} {cols = 8 : i64}
+// CHECK-NOT: tert.row_reduce
+// CHECK: return
+func.func @short(%x: tensor<8x3xf32> {te.name = "x"}, %z: tensor<8x1xf32> {te.name = "z"})
+    -> (tensor<8xf32> {te.name = "a"}, tensor<3xf32> {te.name = "b"}, tensor<8xf32> {te.name = "c"}) {
+  %highest = arith.constant dense<0x7F800000> : tensor<8xf32>
+  %lowest = arith.constant dense<0xFF800000> : tensor<3xf32>
+  %lowest8 = arith.constant dense<0xFF800000> : tensor<8xf32>
+  %a = linalg.reduce {arith.minimumf} ins(%x : tensor<8x3xf32>) outs(%highest : tensor<8xf32>) dimensions = [1]
+  %b = linalg.reduce {arith.maximumf} ins(%x : tensor<8x3xf32>) outs(%lowest : tensor<3xf32>) dimensions = [0]
+  %c = linalg.reduce {arith.maximumf} ins(%z : tensor<8x1xf32>) outs(%lowest8 : tensor<8xf32>) dimensions = [1]
+  return %a, %b, %c : tensor<8xf32>, tensor<3xf32>, tensor<8xf32>
+}
+
+// -----
+
+// The only row, and rows that are longer than any of generated code, are divided. The maximum of a constant is that.
+// CHECK-LABEL: func.func @divided
+// CHECK: tert.row_reduce maximum %{{.*}} {cols = 4000 : i64}
+// CHECK: tert.row_reduce maximum %{{.*}} {cols = 3 : i64}
+// CHECK: tert.row_reduce maximum %{{.*}} {cols = 4096 : i64}
+// CHECK: tert.row_reduce maximum %{{.*}} {cols = 8192 : i64}
+// CHECK-NOT: tert.row_reduce
+// CHECK: %[[C:.*]] = arith.constant dense<2.000000e+00> : tensor<2xf32>
+// CHECK-NOT: tert.row_reduce
+// CHECK: return %{{.*}}, %{{.*}}, %[[C]]
+func.func @divided(%x: tensor<12x1000xf32> {te.name = "x"}, %z: tensor<2x8192x4096xf32> {te.name = "z"})
+    -> (tensor<f32> {te.name = "a"}, tensor<2xf32> {te.name = "b"}, tensor<2xf32> {te.name = "c"}) {
+  %lowest = arith.constant dense<0xFF800000> : tensor<f32>
+  %lowest2 = arith.constant dense<0xFF800000> : tensor<2xf32>
+  %twos = arith.constant dense<2.0> : tensor<2x64xf32>
+  %a = linalg.reduce {arith.maximumf} ins(%x : tensor<12x1000xf32>) outs(%lowest : tensor<f32>) dimensions = [0, 1]
+  %b = linalg.reduce {arith.maximumf} ins(%z : tensor<2x8192x4096xf32>) outs(%lowest2 : tensor<2xf32>) dimensions = [1, 2]
+  %c = linalg.reduce {arith.maximumf} ins(%twos : tensor<2x64xf32>) outs(%lowest2 : tensor<2xf32>) dimensions = [1]
+  return %a, %b, %c : tensor<f32>, tensor<2xf32>, tensor<2xf32>
+}
+
+// -----
+
 // A sum that nothing can join has a kernel, as have sums of short rows.
 // CHECK-LABEL: func.func @alone
 // CHECK-COUNT-2: linalg.reduce

@@ -120,10 +120,12 @@ func.func @slices(%x: tensor<4x8xf32>) -> tensor<8xf32> {
 
 // -----
 
-func.func @sums(%x: tensor<4x8xf32>, %h: tensor<4x8xbf16>, %i: tensor<4xf32>) -> tensor<4xf32> {
+func.func @reductions(%x: tensor<4x8xf32>, %h: tensor<4x8xbf16>, %i: tensor<4xf32>, %long: tensor<2x16777217xf32>) -> tensor<4xf32> {
   %zero = arith.constant dense<0.0> : tensor<4xf32>
   %narrow = arith.constant dense<0.0> : tensor<4xbf16>
-  // expected-error @below {{expected a linalg.reduce of f32 to add all elements of at least one dimension to zero, but got one of 'tensor<4x8xbf16>'}}
+  %lowest = arith.constant dense<0xFF800000> : tensor<4xf32>
+  %lowest_of_two = arith.constant dense<0xFF800000> : tensor<2xf32>
+  // expected-error @below {{expected a linalg.reduce of f32 to add all elements of at least one dimension to zero, or to take the arith.maximumf of them and -inf, or the arith.minimumf of them and +inf, but got one of 'tensor<4x8xbf16>'}}
   %a = linalg.reduce { arith.addf } ins(%h : tensor<4x8xbf16>) outs(%narrow : tensor<4xbf16>) dimensions = [1]
   // expected-error @below {{to add all elements}}
   %b = linalg.reduce { arith.maximumf } ins(%x : tensor<4x8xf32>) outs(%zero : tensor<4xf32>) dimensions = [1]
@@ -131,6 +133,12 @@ func.func @sums(%x: tensor<4x8xf32>, %h: tensor<4x8xbf16>, %i: tensor<4xf32>) ->
   %c = linalg.reduce { arith.addf } ins(%x : tensor<4x8xf32>) outs(%i : tensor<4xf32>) dimensions = [1]
   // expected-error @below {{to add all elements}}
   %d = linalg.reduce { arith.addf } ins(%i : tensor<4xf32>) outs(%zero : tensor<4xf32>) dimensions = []
+  // expected-error @below {{to add all elements}}
+  %e = linalg.reduce { arith.minimumf } ins(%x : tensor<4x8xf32>) outs(%lowest : tensor<4xf32>) dimensions = [1]
+  // expected-error @below {{to add all elements}}
+  %f = linalg.reduce { arith.mulf } ins(%x : tensor<4x8xf32>) outs(%zero : tensor<4xf32>) dimensions = [1]
+  // expected-error @below {{expected a linalg.reduce that takes the maximum or minimum of dimensions of at most 16777216 elements, but got one of 'tensor<2x16777217xf32>'}}
+  %g = linalg.reduce { arith.maximumf } ins(%long : tensor<2x16777217xf32>) outs(%lowest_of_two : tensor<2xf32>) dimensions = [1]
   return %c : tensor<4xf32>
 }
 

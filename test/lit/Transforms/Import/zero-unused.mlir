@@ -166,6 +166,20 @@ func.func @sums(%x: tensor<32x4xf32>, %used: tensor<32xf32>) -> (tensor<f32>, te
 
 // -----
 
+// A maximum over rows is not changed: zeros may be larger.
+// CHECK-LABEL: func.func @maximum
+// CHECK: te.zero_unused %arg0, %arg1
+// CHECK-NOT: te.zero_unused
+func.func @maximum(%x: tensor<32x4xf32>, %used: tensor<32xf32>) -> tensor<4xf32> {
+  %lowest = arith.constant dense<0xFF800000> : tensor<4xf32>
+  %0 = te.zero_unused %x, %used : tensor<32x4xf32>, tensor<32xf32>
+  %1 = math.exp %0 : tensor<32x4xf32>
+  %2 = linalg.reduce { arith.maximumf } ins(%1 : tensor<32x4xf32>) outs(%lowest : tensor<4xf32>) dimensions = [0]
+  return %2 : tensor<4xf32>
+}
+
+// -----
+
 // Columns that a sum over rows leaves are no rows, even if there are as many.
 // CHECK-LABEL: func.func @square
 // CHECK: te.zero_unused %arg0

@@ -71,7 +71,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
 
 // -----
 
-// Norms, softmax and losses read whole rows.
+// Norms, softmax, losses and maxima read whole rows.
 module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>, #te.group<id = 1, name = "dp", axis = "dp", size = 2>]} {
   func.func @parts_of_rows(%x: tensor<64x64xbf16>, %w: tensor<64x64xbf16>, %g: tensor<64xbf16>, %t: tensor<64xi32>) -> (tensor<64x64xbf16>, tensor<64x64xbf16>, tensor<64x64xbf16>, tensor<f32>) {
     // expected-note @below {{it is split here}}
@@ -84,6 +84,10 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
     %s = te.softmax %y : tensor<64x64xbf16>
     // expected-error @below {{expected 'logits' to have whole rows on each rank}}
     %loss = te.cross_entropy %y, %t : tensor<64x64xbf16>, tensor<64xi32>
+    %z = arith.extf %y : tensor<64x64xbf16> to tensor<64x64xf32>
+    %lowest = arith.constant dense<0xFF800000> : tensor<64xf32>
+    // expected-error @below {{expected 'input' to have whole rows on each rank}}
+    %m = linalg.reduce { arith.maximumf } ins(%z : tensor<64x64xf32>) outs(%lowest : tensor<64xf32>) dimensions = [1]
     return %n, %l, %s, %loss : tensor<64x64xbf16>, tensor<64x64xbf16>, tensor<64x64xbf16>, tensor<f32>
   }
 }
