@@ -102,8 +102,8 @@ private:
   /// Whether a warp keeps its row in registers, in runs of `length` elements.
   bool isKeptByWarp(int64_t length) const;
   /// Has a block compute a row with these passes, if its shared memory has room
-  /// for what it keeps.
-  void planBlock(const RowPasses &of);
+  /// for what it keeps. Inputs that only the first pass uses can be left out.
+  void planBlock(const RowPasses &of, bool keepsFirstInputs);
   bool rowHasBlock() const { return sharedBytes != 0; }
 
   /// Emits the code of a warp, with runs of `length` elements.
@@ -173,9 +173,12 @@ RowCode::RowCode(func::FuncOp step, tert::LaunchOp launch, StringRef name)
   if (plain.getLast() == 0 || cols < kFewestColsOfBlock ||
       isKeptByWarp(getRunLength(kWarp)))
     return;
-  planBlock(keeping);
-  if (!rowHasBlock())
-    planBlock(plain);
+  // A run of a lane has one element, so that inputs are loaded faster by runs
+  // to shared memory than by the first pass.
+  for (const RowPasses *of : {&keeping, &plain})
+    for (bool keepsFirstInputs : {true, false})
+      if (!rowHasBlock())
+        planBlock(*of, keepsFirstInputs);
 }
 
 /// Runs have 16 bytes in the widest type of an element, less if there would be
@@ -201,7 +204,7 @@ bool RowCode::isKeptByWarp(int64_t length) const {
          elements * keeping.getCode() <= kMostCode;
 }
 
-void RowCode::planBlock(const RowPasses &of) {
+void RowCode::planBlock(const RowPasses &of, bool keepsFirstInputs) {
   keptAt.clear();
   int64_t bytes = 0;
   auto keep = [&](Value value) {
@@ -216,17 +219,19 @@ void RowCode::planBlock(const RowPasses &of) {
     const bool isOfCols =
         binary && binary.getKind() == AffineExprKind::Mod &&
         binary.getRHS() == getAffineConstantExpr(cols, b.getContext());
-    if (!isOfRow(argument) && !isOfCols &&
+    auto isUsedBy = [&](unsigned pass) { return of.uses(pass, argument); };
+    const bool isKept = keepsFirstInputs ||
+                        llvm::any_of(llvm::seq(1u, of.getLast() + 1), isUsedBy);
+    if (isKept && !isOfRow(argument) && !isOfCols &&
         (of.firstUseOf(argument) != of.getLast() ||
          !of.reductionsOf(of.getLast()).empty()))
       keep(argument);
   }
-  const bool hasInputs = bytes != 0;
   llvm::for_each(of.getKept(), keep);
   lanesAt = bytes;
   for ([[maybe_unused]] auto each : body.getOps<tert::RowReduceOp>())
     bytes += kLanes * 4;
-  if (!hasInputs || bytes > kMostSharedBytes)
+  if (lanesAt == 0 || bytes > kMostSharedBytes)
     return;
   ofBlock = &of;
   sharedBytes = bytes;
@@ -602,8 +607,12 @@ void RowCode::emitBlock(Value base, Value thread, int64_t length) {
   shared = getSharedMemory();
   hasKeptInputs = false;
   pass = 0;
-  keepInputs(base, thread, length);
-  emitBarrier();
+  if (llvm::any_of(keptAt, [](const auto &kept) {
+        return isa<BlockArgument>(kept.first);
+      })) {
+    keepInputs(base, thread, length);
+    emitBarrier();
+  }
   hasKeptInputs = true;
   const Type f32 = b.getF32Type();
   int64_t lanesOfOp = lanesAt;

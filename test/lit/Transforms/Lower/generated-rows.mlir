@@ -77,3 +77,54 @@ func.func @long(%x: !tert.buffer<57344>, %y: !tert.buffer<57344>) attributes {te
   }
   return
 }
+
+// -----
+
+// If there is no room for both, the exponentials of a row are kept and not the row, which only the first pass reads: 57344 bytes and 256 lanes.
+// BLOCK: llvm.func @te_generated_0_device(
+// BLOCK-NOT: llvm.nvvm.barrier
+// BLOCK: llvm.load %{{.*}} : !llvm.ptr<1> -> vector<1xbf16>
+// BLOCK: llvm.store {{.*}} : f32, !llvm.ptr<3>
+// BLOCK: llvm.call_intrinsic "llvm.nvvm.barrier.cta.sync.aligned.all"
+// BLOCK-NOT: vector<8xbf16>, !llvm.ptr<3>
+// BLOCK: llvm.mlir.global private constant @te_generated_0_record
+// BLOCK: llvm.mlir.constant(256 : i32) : i32
+// BLOCK: llvm.mlir.constant(14336 : i32) : i32
+// BLOCK: llvm.mlir.constant(58368 : i32) : i32
+func.func @exponentials(%x: !tert.buffer<57344>, %y: !tert.buffer<57344>) attributes {tert.arena_bytes = 0 : i64, tert.signature = []} {
+  %none = tert.null : !tert.buffer<0>
+  tert.launch "generated" {count = 28672 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none)
+    : !tert.buffer<57344>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<57344>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
+  ^bb0(%in: bf16):
+    %w = arith.extf %in : bf16 to f32
+    %e = math.exp %w : f32
+    %sum = tert.row_reduce sum %e {cols = 14336 : i64}
+    %q = arith.divf %e, %sum : f32
+    %n = arith.truncf %q : f32 to bf16
+    tert.yield %n : bf16
+  }
+  return
+}
+
+// -----
+
+// Where both have room, the row is kept, too: 16384 bytes, 32768 bytes and 256 lanes.
+// BLOCK: llvm.store {{.*}} {alignment = 16 : i64} : vector<8xbf16>, !llvm.ptr<3>
+// BLOCK: llvm.mlir.global private constant @te_generated_0_record
+// BLOCK: llvm.mlir.constant(256 : i32) : i32
+// BLOCK: llvm.mlir.constant(8192 : i32) : i32
+// BLOCK: llvm.mlir.constant(50176 : i32) : i32
+func.func @fits(%x: !tert.buffer<32768>, %y: !tert.buffer<32768>) attributes {tert.arena_bytes = 0 : i64, tert.signature = []} {
+  %none = tert.null : !tert.buffer<0>
+  tert.launch "generated" {count = 16384 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none)
+    : !tert.buffer<32768>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<32768>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
+  ^bb0(%in: bf16):
+    %w = arith.extf %in : bf16 to f32
+    %e = math.exp %w : f32
+    %sum = tert.row_reduce sum %e {cols = 8192 : i64}
+    %q = arith.divf %e, %sum : f32
+    %n = arith.truncf %q : f32 to bf16
+    tert.yield %n : bf16
+  }
+  return
+}
