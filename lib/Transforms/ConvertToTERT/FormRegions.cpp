@@ -41,29 +41,21 @@ namespace mlir::te {
 using namespace mlir;
 using namespace mlir::te;
 
-/// The largest cost of a region, as a multiple of one addition. It bounds the
-/// time to compile the region.
-static constexpr unsigned kMostCost = 64;
-
 /// The lengths of rows that are summed in a region. A warp computes a row:
 /// shorter ones leave most of its threads without work.
 static constexpr int64_t kFewestCols = 32,
                          kMostCols = tert::kMostColsOfReduction;
 
-/// The operands of an elementwise op of which it reads one element for each of
-/// its result: all but the random state of a dropout. A sum reads all elements
-/// of its first operand.
-static OperandRange elementsOf(Operation *op) {
+OperandRange te::elementsOf(Operation *op) {
   return isa<DropoutOp, linalg::ReduceOp>(op) ? op->getOperands().take_front(1)
                                               : op->getOperands();
 }
 
-static int64_t countOf(Value value) {
+int64_t te::countOf(Value value) {
   return cast<RankedTensorType>(value.getType()).getNumElements();
 }
 
-/// The elements that a region computes for `op`.
-static int64_t countOf(Operation *op) {
+int64_t te::countOf(Operation *op) {
   return countOf(isa<linalg::ReduceOp>(op) ? op->getOperand(0)
                                            : op->getResult(0));
 }
@@ -79,8 +71,7 @@ static bool isFusibleReduction(linalg::ReduceOp op) {
   return (cols >= kFewestCols || op->hasAttr(kInRegion)) && cols <= kMostCols;
 }
 
-/// Whether `op` is elementwise or a sum, and the code generator supports it.
-static bool isFusible(Operation &op) {
+bool te::isFusible(Operation &op) {
   if (auto sum = dyn_cast<linalg::ReduceOp>(op))
     return isFusibleReduction(sum);
   auto type = op.getNumResults() == 1
@@ -189,6 +180,8 @@ private:
   void form(Block &block);
   void findSources(Block &block);
   void store(Value value);
+  void findChains(Block &block);
+  unsigned costOf(const Region &earlier, const Region &later) const;
   bool mayJoin(const Region &earlier, const Region &later, Operation *last);
   ArrayRef<Operation *> usersOf(Value value) const {
     auto found = users.find(value);
@@ -232,6 +225,8 @@ private:
   /// The ops of the block that read each value or a view of it, in program
   /// order. An op that contains a reader counts as the reader.
   DenseMap<Value, SmallVector<Operation *, 2>> users;
+  /// The ops of the same softmax as each op of one.
+  DenseMap<Operation *, std::shared_ptr<OpsOfChain>> chains;
   /// For each position, the number of earlier ops that are launched: all except
   /// constants and views.
   SmallVector<unsigned> launchesBefore;
@@ -371,15 +366,39 @@ Interface FormRegions::interfaceOf(const Region &region) {
   return interface;
 }
 
+/// Finds each softmax that one region has room for.
+void FormRegions::findChains(Block &block) {
+  auto getSource = [&](Value value) { return inputOf(value).tensor; };
+  auto getUsers = [&](Value value) { return usersOf(value); };
+  for (auto reduction : block.getOps<linalg::ReduceOp>()) {
+    if (isSum(reduction) || !isFusible(*reduction))
+      continue;
+    auto chain = std::make_shared<OpsOfChain>(
+        findSoftmax(reduction, getSource, getUsers));
+    for (Operation *op : *chain)
+      chains.try_emplace(op, chain);
+  }
+}
+
+/// The cost of both regions with what is left of each softmax that they have a
+/// part of, so that a softmax begins a region if it has no room in one.
+unsigned FormRegions::costOf(const Region &earlier, const Region &later) const {
+  llvm::SmallSetVector<Operation *, 16> all(earlier.begin(), earlier.end());
+  all.insert(later.begin(), later.end());
+  for (unsigned i = 0, e = all.size(); i < e; ++i)
+    if (auto found = chains.find(all[i]); found != chains.end())
+      all.insert(found->second->begin(), found->second->end());
+  unsigned cost = 0;
+  for (Operation *op : all)
+    cost += tert::getCodeSize(op->getName().getStringRef());
+  return cost;
+}
+
 /// Whether `earlier` may be delayed to the position of `last`, the last op of
 /// `later`, and merged with `later`.
 bool FormRegions::mayJoin(const Region &earlier, const Region &later,
                           Operation *last) {
-  unsigned cost = 0;
-  for (const Region *region : {&earlier, &later})
-    for (Operation *op : *region)
-      cost += tert::getCodeSize(op->getName().getStringRef());
-  if (cost > kMostCost)
+  if (costOf(earlier, later) > kMostCost)
     return false;
   Region both(earlier.begin(), earlier.end());
   both.insert(later.begin(), later.end());
@@ -460,6 +479,7 @@ void FormRegions::form(Block &block) {
   positions.clear();
   users.clear();
   launchesBefore.clear();
+  chains.clear();
   prepareRegions(block);
   findSources(block);
   unsigned launches = 0;
@@ -478,6 +498,7 @@ void FormRegions::form(Block &block) {
     launchesBefore.push_back(launches);
     launches += !isFree(op);
   }
+  findChains(block);
   // The region that ends with each op, and the last op of each op's region.
   DenseMap<Operation *, Region> regions;
   DenseMap<Operation *, Operation *> lastOf;

@@ -5,6 +5,7 @@
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/IR/Block.h"
+#include "llvm/ADT/SetVector.h"
 
 namespace mlir::te {
 
@@ -12,6 +13,33 @@ namespace mlir::te {
 /// elements and rows, gives each select a comparison of its own, and brings
 /// sums into forms that have kernels, maxima and minima into maxima of rows.
 void prepareRegions(Block &block);
+
+/// The largest cost of a region, as a multiple of one addition. It bounds the
+/// time to compile the region.
+inline constexpr unsigned kMostCost = 64;
+
+/// Whether `op` is elementwise or a reduction of rows, and the code generator
+/// supports it.
+bool isFusible(Operation &op);
+
+/// The operands of an op of a region of which it reads one element for each of
+/// its result: all but the random state of a dropout. A reduction reads all
+/// elements of its first operand.
+OperandRange elementsOf(Operation *op);
+
+int64_t countOf(Value value);
+/// The elements that a region computes for `op`.
+int64_t countOf(Operation *op);
+
+using OpsOfChain = llvm::SmallSetVector<Operation *, 16>;
+
+/// The ops of the softmax that begins with `maximum`, which one region should
+/// compute: what is subtracted from elements, sums of what is computed of
+/// these, and quotients, with the ops that make the elements of narrower ones.
+/// Empty if nothing is summed, or a region has no room for it.
+OpsOfChain findSoftmax(linalg::ReduceOp maximum,
+                       function_ref<Value(Value)> getSource,
+                       function_ref<ArrayRef<Operation *>(Value)> getUsers);
 
 /// Reshapes `value`, which has one dimension or becomes one.
 Value reshapeFlat(OpBuilder &b, Location loc, Value value,

@@ -89,7 +89,8 @@ def FormRegionsPass : Pass<"te-form-regions", "func::FuncOp"> {
     `linalg.reduce` are brought into a form that has a kernel. If a region has the
     operand of a sum of rows, of 32 elements or more, or reads its result, the sum is a
     `tert.row_reduce` in it; ops with an element for each row may then be part of it, too. The
-    result of such an op has the map `d0 floordiv cols`.
+    result of such an op has the map `d0 floordiv cols`. Maxima and minima become maxima of
+    rows, of any length, each in a region.
 
     The region of an operand is merged with its
     reader, and is then computed at the position of the reader, unless
@@ -101,7 +102,9 @@ def FormRegionsPass : Pass<"te-form-regions", "func::FuncOp"> {
       reads, because that op may update the argument in place;
     * the merged region would have more than 8 inputs or 4 outputs, or more code
       than 64 additions (`exp` counts as 8, `tanh` as 16), which bounds the time to
-      compile it.
+      compile it. The code of a softmax, from the maximum to the quotients, counts as
+      soon as the region has one op of it: a softmax without room begins a region of
+      its own instead of storing what is in its middle.
 
     The pass runs after `te-hoist-sums`, directly before `te-convert-to-tert`.
 
