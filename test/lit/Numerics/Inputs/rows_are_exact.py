@@ -1,8 +1,10 @@
 """Random programs with reductions of rows have the same bits in one launch and in a launch for each op.
 
 A program computes with elements of a matrix, of a row of numbers and of a column of them, in bf16, f16 and f32, with sums, maxima and
-minima of rows and softmax between. Inputs include zeros, -0, subnormal numbers, infinity and NaN. The gradients are compared as well. Which NaN a result
-is depends on the order of operands that a compiler chooses, so NaNs are made alike before arrays are compared.
+minima of rows, softmax, dropout, and quotients of elements and what is computed of rows between. A matrix may begin behind other
+elements, so that it is not aligned to 16 bytes. Inputs include zeros, -0, subnormal numbers, infinity and NaN, and rows whose exponents are so
+different that quotients are subnormal or overflow, as do their sums. The gradients are compared as well. Which NaN a result is depends on the
+order of operands that a compiler chooses, so NaNs are made alike before arrays are compared.
 """
 
 import argparse
@@ -26,7 +28,14 @@ class Program:
     """The lines of a program, and the names of its values with their kind: "elements", or "rows" with one for each."""
 
     def __init__(self, rng, rows, cols):
-        self.rng, self.shapes = rng, {"elements": (rows, cols), "rows": (rows,), "cols": (cols,)}
+        self.rng = rng
+        self.shapes = {
+            "elements": (rows, cols),
+            "rows": (rows,),
+            "cols": (cols,),
+            "behind": (rows * cols + 3,),
+            "state": (2,),
+        }
         self.lines, self.values, self.inputs = [], {}, {}
 
     def type_of(self, kind, element):
@@ -35,6 +44,24 @@ class Program:
     def input(self, kind, element):
         name = f"x{len(self.inputs)}"
         self.inputs[name] = self.values[name] = (kind, element)
+
+    def matrix(self, element):
+        """An input of elements, which may begin behind 1 to 3 others."""
+        first = int(self.rng.integers(0, 4))
+        if first == 0 or self.rng.random() < 0.5:
+            return self.input("elements", element)
+        self.input("behind", element)
+        rows, cols = self.shapes["elements"]
+        given, flat = self.type_of("behind", element), f"tensor<{rows * cols}x{element}>"
+        name = list(self.inputs)[-1]
+        part = self.emit(
+            f"tensor.extract_slice %{name}[{first}] [{rows * cols}] [1] : {given} to {flat}", "none", element
+        )
+        self.emit(
+            f"tensor.expand_shape %{part} [[0, 1]] output_shape [{rows}, {cols}] : {flat} into {self.type_of('elements', element)}",
+            "elements",
+            element,
+        )
 
     def emit(self, text, kind, element):
         name = f"v{len(self.lines)}"
@@ -75,18 +102,39 @@ class Program:
             "f32",
         )
 
+    def dropout(self, name, stream):
+        element, rate = self.values[name][1], self.rng.choice(["0.1", "0.3", "0.5", "1.0"])
+        self.emit(
+            f"te.dropout %{name} rng %{self.draw('state')} {{probability = {rate} : f32, stream = {stream} : i32}} "
+            f": {self.type_of('elements', element)}",
+            "elements",
+            element,
+        )
+
+    def ratio(self, name):
+        """Elements divided by a sum or a maximum of rows, or by what was computed of one."""
+        rows = [n for n, (kind, element) in self.values.items() if kind == "rows" and element == "f32"]
+        below = str(self.rng.choice(rows)) if rows and self.rng.random() < 0.5 else None
+        below = below or self.sum(self.draw("elements"), str(self.rng.choice(["addf", "maximumf"])))
+        wide, below = self.convert(name, "f32"), self.broadcast(below)
+        self.emit(f"arith.divf %{wide}, %{below} : {self.type_of('elements', 'f32')}", "elements", "f32")
+
     def draw(self, *kinds):
         return str(self.rng.choice([name for name, (kind, _) in self.values.items() if kind in kinds]))
 
     def step(self):
-        rng, kind = (
-            self.rng,
-            self.rng.choice(["sum", "extremum", "softmax", "unary", "binary", "row", "spread", "binary"]),
+        rng = self.rng
+        kind = rng.choice(
+            ["sum", "extremum", "softmax", "dropout", "ratio", "unary", "binary", "row", "spread", "binary"]
         )
         if kind == "sum":
             self.sum(self.draw("elements"))
         elif kind == "extremum":
             self.sum(self.draw("elements"), str(rng.choice(["maximumf", "minimumf"])))
+        elif kind == "dropout":
+            self.dropout(self.draw("elements"), int(rng.integers(0, 3)))
+        elif kind == "ratio":
+            self.ratio(self.draw("elements"))
         elif kind == "softmax":
             name = self.draw("elements")
             element = self.values[name][1]
@@ -119,10 +167,15 @@ class Program:
 def bits(rng, shape, element):
     values = rng.normal(0, 1, shape).astype(np.float32)
     special = np.array([0.0, -0.0, 1e-40, -1e-40, np.inf, -np.inf, np.nan, 3e4], np.float32)
+    # One row in eight, or one number, has any exponent.
+    scaled = np.ldexp(values, rng.integers(*((-24, 16) if element == "f16" else (-140, 127)), shape)).astype(np.float32)
+    values = np.where(rng.random((shape[0],) + (1,) * (len(shape) - 1)) < 0.125, scaled, values)
     # One row in eight has special numbers, so that sums of the others are finite.
     if len(shape) == 2:
         chosen = (rng.random(shape) < 0.02) & (rng.random((shape[0], 1)) < 0.125)
         values = np.where(chosen, rng.choice(special, shape), values)
+    if element == "i32":
+        return rng.integers(-100, 100, shape, np.int32)
     return {"f32": lambda x: x, "f16": lambda x: x.astype(np.float16), "bf16": to_bf16}[element](values)
 
 
@@ -142,8 +195,10 @@ for number in range(arguments.programs):
     rng = np.random.default_rng((arguments.seed, number))
     cols = COLS[number % len(COLS)]
     program = Program(rng, int(rng.integers(1, 20)), cols)
-    program.input("elements", str(rng.choice(TYPES)))
-    for kind in ("elements", "cols", "rows"):
+    program.input("state", "i32")
+    for _ in range(int(rng.integers(1, 3))):
+        program.matrix(str(rng.choice(TYPES)))
+    for kind in ("cols", "rows"):
         if rng.random() < 0.5:
             program.input(kind, str(rng.choice(TYPES)))
     for _ in range(int(rng.integers(4, 14))):
@@ -157,15 +212,16 @@ for number in range(arguments.programs):
     )
     made = [name for name, (kind, _) in program.values.items() if name[0] == "v" and kind in ("elements", "rows")]
     results = list(dict.fromkeys([made[-1], *(str(name) for name in rng.choice(made, 2))]))
-    given = {name: bits(rng, program.shapes[kind], element) for name, (kind, element) in program.inputs.items()} | {
-        f"grad.r{i}": bits(rng, program.shapes[kind], element)
-        for i, (kind, element) in enumerate(map(program.values.get, results))
-    }
+    with np.errstate(all="ignore"):
+        given = {name: bits(rng, program.shapes[kind], element) for name, (kind, element) in program.inputs.items()} | {
+            f"grad.r{i}": bits(rng, program.shapes[kind], element)
+            for i, (kind, element) in enumerate(map(program.values.get, results))
+        }
     text = program.text(results)
     with np.errstate(all="ignore"):
         found = [run(text, "f", given, pipeline=f"fuse={fuse}", vjp=True) for fuse in ("true", "false")]
     types = {f"r{i}": program.values[name][1] for i, name in enumerate(results)}
-    types |= {f"grad.{name}": element for name, (_, element) in program.inputs.items()}
+    types |= {f"grad.{name}": element for name, (_, element) in program.inputs.items() if element != "i32"}
     fused, apart = (numbers(arrays, types, types) for arrays in found)
     expect_same(fused, apart, types, f"program {number} (rows of {cols})")
     forget_last_run()
