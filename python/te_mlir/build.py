@@ -578,21 +578,23 @@ class Function:
         """The sum over `dimensions` of x, both f32."""
         return self._reduced("arith.addf", 0.0, x, dimensions)
 
-    def reduce_max(self, x: Value, dimensions: Sequence[int]) -> Value:
-        """The largest elements along `dimensions` of x, both f32. Those that are equal have equal shares of the gradient."""
-        return self._reduced("arith.maximumf", -math.inf, x, dimensions)
+    def reduce_max(self, x: Value, dimensions: Sequence[int], gradient: bool = True) -> Value:
+        """The largest elements along `dimensions` of x, both f32. Those that are equal have equal shares of the gradient.
+
+        gradient: if it is False, the maximum counts as a constant, for one that is subtracted and added again.
+        """
+        return self._reduced("arith.maximumf", -math.inf, x, dimensions, "" if gradient else " {te.no_gradient}")
 
     def reduce_min(self, x: Value, dimensions: Sequence[int]) -> Value:
         """The smallest elements along `dimensions` of x, as `reduce_max`."""
         return self._reduced("arith.minimumf", math.inf, x, dimensions)
 
-    def _reduced(self, op: str, first: float, x: Value, dimensions: Sequence[int]) -> Value:
+    def _reduced(self, op: str, first: float, x: Value, dimensions: Sequence[int], attributes: str = "") -> Value:
         shape = [size for axis, size in enumerate(x.shape) if axis not in dimensions]
         init = self.constant(first, shape, "float32")
         syntax = f"{{ {op} }} ins({x.name} : {x.type}) outs({init.name} : {init.type})"
-        return self.append(
-            "linalg.reduce", [x, init], [(shape, "float32")], "", f"{syntax} dimensions = {_sizes(dimensions)}"
-        )[0]
+        syntax += f" dimensions = {_sizes(dimensions)}{attributes}"
+        return self.append("linalg.reduce", [x, init], [(shape, "float32")], "", syntax)[0]
 
     def vjp(
         self, callee: Function, operands: Sequence[Value], cotangents: Sequence[Value], wrt: Sequence[int]

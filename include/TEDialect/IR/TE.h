@@ -61,6 +61,7 @@ inline constexpr llvm::StringLiteral kRecipeStateAttr = "te.recipe_state";
 inline constexpr llvm::StringLiteral kOverwriteAttr = "te.overwrite_main_grad";
 inline constexpr llvm::StringLiteral kProbeAttr = "te.probe";
 inline constexpr llvm::StringLiteral kRecipeAttr = "te.recipe";
+inline constexpr llvm::StringLiteral kNoGradientAttr = "te.no_gradient";
 inline constexpr llvm::StringLiteral kGroupsAttr = "te.groups";
 inline constexpr llvm::StringLiteral kShardingAttr = "te.sharding";
 inline constexpr llvm::StringLiteral kRanksAttr = "te.ranks";

@@ -34,6 +34,9 @@ def TE_Dialect : Dialect {
     * `te.probe = [...]` (results that passes add for debugging): describes each
       element of the vector, or each row of the matrix.
 
+    `te.no_gradient` on an op says that its results count as constants when the
+    program is differentiated, such as a maximum that is subtracted and added again.
+
     A module that runs on several ranks declares their groups in `te.groups`;
     there is no default group. Every type is that of one rank's part.
     `te.sharding` names the axes along which an argument or result is split; a
@@ -57,6 +60,7 @@ def TE_Dialect : Dialect {
     7. (sharding-c1) `te.sharding` is an array of `#te.shard`, on a tensor or a scaled value.
     8. (sharding-c2) its groups are declared and named at most once, and its axes are axes of the type.
     9. (ranks-c1) `te.ranks` is on a module, an array of different ranks of the mesh.
+    10. (no_gradient-c1) `te.no_gradient` has no value.
   }];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",

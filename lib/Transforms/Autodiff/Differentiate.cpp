@@ -230,12 +230,14 @@ private:
     return held;
   }
 
-  /// Marks the floating-point values that depend on an argument in `wrt`.
+  /// Marks the floating-point values that depend on an argument in `wrt`, and
+  /// not only through values that count as constants.
   void findActive() {
     for (int64_t index : vjp.getWrt())
       active.insert(block->getArgument(index));
     for (Operation *op : forward)
-      if (llvm::any_of(op->getOperands(), [&](Value v) { return wants(v); }))
+      if (!op->hasAttr(kNoGradientAttr) &&
+          llvm::any_of(op->getOperands(), [&](Value v) { return wants(v); }))
         active.insert_range(
             llvm::make_filter_range(op->getResults(), isFloatTensor));
   }
@@ -411,6 +413,8 @@ public:
       if (callee.isPrivate() &&
           SymbolTable::symbolKnownUseEmpty(callee, module))
         callee.erase();
+    // Later passes merge equal ops.
+    module.walk([](Operation *op) { op->removeAttr(kNoGradientAttr); });
   }
 
 private:

@@ -147,9 +147,9 @@ class Rows(Softmaxes):
     def _log_sum(self, x: build.Value) -> tuple[build.Value, build.Value]:
         """(m, log(sum(exp(x - m)))) of each row, where m is its maximum, or 0 instead of an infinity.
 
-        The gradient through m is that of a number that is added and subtracted again, 0 except for rounding.
+        m has no gradient, because it is subtracted and added again.
         """
-        largest = self.function.reduce_max(x, [1])
+        largest = self.function.reduce_max(x, [1], gradient=False)
         zero, infinity = (self.function.constant(number, largest.shape, "float32") for number in (0.0, math.inf))
         size = self.function.unary("math.absf", largest)
         shift = self.function.choose("olt", size, infinity, largest, zero)

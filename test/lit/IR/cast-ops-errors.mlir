@@ -130,8 +130,16 @@ func.func private @recipe_unknown_option() attributes {te.recipe = #te.recipe<fl
 
 // -----
 
-// expected-error @below {{unknown attribute 'te.recepi'; the te dialect knows 'te.recipe' and 'te.backward_override' on ops}}
+// expected-error @below {{unknown attribute 'te.recepi'; the te dialect knows 'te.recipe', 'te.backward_override' and 'te.no_gradient' on ops, 'te.groups' and 'te.ranks' on modules}}
 func.func private @unknown_attribute() attributes {te.recepi}
+
+// -----
+
+func.func private @no_gradient_c1(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @below {{expected 'te.no_gradient' to have no value, but got true}}
+  %y = math.absf %x {te.no_gradient = true} : tensor<4xf32>
+  return %y : tensor<4xf32>
+}
 
 // -----
 

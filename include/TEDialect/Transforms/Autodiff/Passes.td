@@ -14,7 +14,8 @@ def DifferentiatePass : Pass<"te-differentiate", "ModuleOp"> {
     Function arguments and constants need no residual, because they are available
     anyway. Only gradients in `wrt` and the values that they need are computed;
     contributions to one gradient are added in reverse program order. A cotangent
-    that is a constant zero is ignored. The pass runs before quantisation, so that
+    that is a constant zero is ignored, and no gradient passes through an op with
+    `te.no_gradient`. The pass runs before quantisation, so that
     the recipe decides what is saved of each residual.
 
     It needs calls to be inlined (`te-legalize-input`). Private callees without

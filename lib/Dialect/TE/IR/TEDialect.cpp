@@ -285,12 +285,20 @@ LogicalResult TEDialect::verifyOperationAttribute(Operation *op,
     return verifyGroupsAttr(op, attribute.getValue());
   if (attribute.getName() == kRanksAttr)
     return verifyRanksAttr(op, attribute.getValue());
+  // no_gradient-c1
+  if (attribute.getName() == kNoGradientAttr) {
+    if (isa<UnitAttr>(attribute.getValue()))
+      return success();
+    return op->emitError()
+           << "expected 'te.no_gradient' to have no value, but got "
+           << attribute.getValue();
+  }
   if (attribute.getName() != kRecipeAttr)
     return op->emitError() << "unknown attribute '"
                            << attribute.getName().getValue()
-                           << "'; the te dialect knows 'te.recipe' and "
-                              "'te.backward_override' on ops, 'te.groups' and "
-                              "'te.ranks' on modules";
+                           << "'; the te dialect knows 'te.recipe', "
+                              "'te.backward_override' and 'te.no_gradient' on "
+                              "ops, 'te.groups' and 'te.ranks' on modules";
   if (!isa<RecipeAttr>(attribute.getValue()))
     return op->emitError() << "expected 'te.recipe' to be a #te.recipe<...>, "
                               "but got "

@@ -60,6 +60,26 @@ func.func private @maximum_of(%x: tensor<4x8xf32>) -> tensor<4xf32> {
   return %y : tensor<4xf32>
 }
 
+// None passes through a maximum that counts as a constant, and nothing is saved for one.
+// CHECK-LABEL: func.func @below(
+// CHECK-SAME: %{{[^ ]*}}: tensor<4x8xf32>, %[[DY:[^ ]*]]: tensor<4x8xf32>)
+// CHECK: linalg.reduce { arith.maximumf }
+// CHECK-NOT: te.no_gradient
+// CHECK-NOT: te.residual
+// CHECK: return %{{.*}}, %[[DY]] :
+func.func @below(%x: tensor<4x8xf32>, %dy: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
+  %r:2 = te.vjp @below_maximum(%x) cotangents(%dy) wrt [0] : (tensor<4x8xf32>), (tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>)
+  return %r#0, %r#1 : tensor<4x8xf32>, tensor<4x8xf32>
+}
+func.func private @below_maximum(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %lowest = arith.constant dense<0xFF800000> : tensor<4xf32>
+  %m = linalg.reduce { arith.maximumf } ins(%x : tensor<4x8xf32>) outs(%lowest : tensor<4xf32>) dimensions = [1] {te.no_gradient}
+  %empty = tensor.empty() : tensor<4x8xf32>
+  %ms = linalg.broadcast ins(%m : tensor<4xf32>) outs(%empty : tensor<4x8xf32>) dimensions = [1]
+  %y = arith.subf %x, %ms : tensor<4x8xf32>
+  return %y : tensor<4x8xf32>
+}
+
 // Of a slice, it is zeros around the cotangent; of a concatenation, slices of it.
 // CHECK-LABEL: func.func @parts(
 // CHECK-SAME: %{{[^ ]*}}: tensor<4x8xf32>, %[[DY:[^ ]*]]: tensor<6x5xf32>)
