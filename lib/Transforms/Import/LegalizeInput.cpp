@@ -321,7 +321,8 @@ private:
   static bool isKnownReduction(linalg::ReduceOp reduce) {
     Block &body = *reduce.getBody();
     Operation &op = body.front();
-    if (op.getNumOperands() != 2 || op.getNextNode() != body.getTerminator() ||
+    if (op.getNumOperands() != 2 || op.getNumResults() != 1 ||
+        op.getNextNode() != body.getTerminator() ||
         body.getTerminator()->getOperand(0) != op.getResult(0) ||
         !llvm::is_contained(op.getOperands(), body.getArgument(0)) ||
         !llvm::is_contained(op.getOperands(), body.getArgument(1)))

@@ -267,8 +267,8 @@ void te::attachMeaningOfOtherDialects(MLIRContext *context) {
 }
 
 bool te::isSum(linalg::ReduceOp op) {
-  return isa<arith::AddFOp>(
-      op.getBody()->getTerminator()->getOperand(0).getDefiningOp());
+  Value reduced = op.getBody()->getTerminator()->getOperand(0);
+  return isa_and_nonnull<arith::AddFOp>(reduced.getDefiningOp());
 }
 
 bool te::isDataMovement(Operation *op) {

@@ -137,10 +137,21 @@ func.func @reductions(%x: tensor<4x8xf32>, %h: tensor<4x8xbf16>, %i: tensor<4xf3
   %e = linalg.reduce { arith.minimumf } ins(%x : tensor<4x8xf32>) outs(%lowest : tensor<4xf32>) dimensions = [1]
   // expected-error @below {{to add all elements}}
   %f = linalg.reduce { arith.mulf } ins(%x : tensor<4x8xf32>) outs(%zero : tensor<4xf32>) dimensions = [1]
+  // expected-error @below {{to add all elements}}
+  %last = linalg.reduce ins(%x : tensor<4x8xf32>) outs(%zero : tensor<4xf32>) dimensions = [1] (%in: f32, %out: f32) {
+    linalg.yield %in : f32
+  }
+  // expected-error @below {{to add all elements}}
+  %same = linalg.reduce ins(%x : tensor<4x8xf32>) outs(%zero : tensor<4xf32>) dimensions = [1] (%in: f32, %out: f32) {
+    func.call @of_two(%in, %out) : (f32, f32) -> ()
+    linalg.yield %in : f32
+  }
   // expected-error @below {{expected a linalg.reduce that takes the maximum or minimum of dimensions of at most 16777216 elements, but got one of 'tensor<2x16777217xf32>'}}
   %g = linalg.reduce { arith.maximumf } ins(%long : tensor<2x16777217xf32>) outs(%lowest_of_two : tensor<2xf32>) dimensions = [1]
   return %c : tensor<4xf32>
 }
+// expected-error @below {{expected '@of_two' to have a body of one block}}
+func.func private @of_two(f32, f32)
 
 // -----
 

@@ -88,6 +88,10 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
     %lowest = arith.constant dense<0xFF800000> : tensor<64xf32>
     // expected-error @below {{expected 'input' to have whole rows on each rank}}
     %m = linalg.reduce { arith.maximumf } ins(%z : tensor<64x64xf32>) outs(%lowest : tensor<64xf32>) dimensions = [1]
+    // expected-error @below {{expected 'input' to have whole rows on each rank}}
+    %last = linalg.reduce ins(%z : tensor<64x64xf32>) outs(%lowest : tensor<64xf32>) dimensions = [1] (%in: f32, %out: f32) {
+      linalg.yield %in : f32
+    }
     return %n, %l, %s, %loss : tensor<64x64xbf16>, tensor<64x64xbf16>, tensor<64x64xbf16>, tensor<f32>
   }
 }
