@@ -430,3 +430,131 @@ func.func @cross_entropy_backward_c1(%d: tensor<f32>, %l: tensor<4x10xf32>, %t: 
   %g = te.cross_entropy_backward %d, %l, %t, %lse : tensor<4x10xf32>, tensor<4xi32>, tensor<5xf32>
   return
 }
+
+// -----
+
+func.func @rms_norm_c1_type(%x: tensor<4x8xf32>, %g: tensor<8xbf16>) {
+  // expected-error @below {{expected 'gamma' and 'x' to have one element type, but got 'bf16' and 'f32'}}
+  %y = te.rms_norm %x, %g : tensor<4x8xf32>, tensor<8xbf16>
+  return
+}
+
+// -----
+
+func.func @rms_norm_c3_infinite(%x: tensor<4x8xf32>, %g: tensor<8xf32>) {
+  // expected-error @below {{expected 'epsilon' to be finite and not negative, but got +Inf}}
+  %y = te.rms_norm %x, %g {epsilon = 0x7F800000 : f32} : tensor<4x8xf32>, tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @rms_norm_c4_sum(%x: tensor<4x8xf32>, %g: tensor<8xf32>) {
+  // expected-error @below {{expected 'sum' to be 'tensor<4x8xf32>' as 'x' is, but got 'tensor<4x8xbf16>'}}
+  %y, %s = te.rms_norm %x, %g plus %x : tensor<4x8xf32> : tensor<4x8xf32>, tensor<8xf32> sum tensor<4x8xbf16>
+  return
+}
+
+// -----
+
+func.func @rms_norm_backward_c1_rows(%dy: tensor<4x8xf32>, %g: tensor<8xf32>, %r: tensor<8xf32>) {
+  // expected-error @below {{expected 'rsigma' to have shape 4, but got 8}}
+  %dx, %dg = te.rms_norm_backward %dy, %dy, %g, %r : tensor<4x8xf32>, tensor<8xf32>, tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @layer_norm_c2_mean(%x: tensor<4x8xf32>, %g: tensor<8xf32>) {
+  // expected-error @below {{expected results 'mu' and 'rsigma' together, but got only 'mu'}}
+  %y, %m = te.layer_norm %x, %g, %g : tensor<4x8xf32>, tensor<8xf32> mu tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @layer_norm_c2_deviation(%x: tensor<4x8xf32>, %g: tensor<8xf32>) {
+  // expected-error @below {{expected 'rsigma' to have shape 4, but got 8}}
+  %y, %m, %r = te.layer_norm %x, %g, %g : tensor<4x8xf32>, tensor<8xf32> mu tensor<4xf32> rsigma tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @layer_norm_backward_c1_gamma(%dy: tensor<4x8xf32>, %g: tensor<4xf32>, %m: tensor<4xf32>) {
+  // expected-error @below {{expected 'gamma' to have shape 8, but got 4}}
+  %dx, %dg, %db = te.layer_norm_backward %dy, %dy, %g, %m, %m : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @activation_c1_type(%x: tensor<4x8xf32>) {
+  // expected-error @below {{expected 'y' and 'x' to have one element type, but got 'bf16' and 'f32'}}
+  %y = te.activation <gelu> %x : tensor<4x8xf32> -> tensor<4x8xbf16>
+  return
+}
+
+// -----
+
+func.func @activation_backward_c3_kind(%x: tensor<4x8xf32>) {
+  // expected-error @below {{expected 'gate' with gated kinds only, but got kind 'silu'}}
+  %dx, %dg = te.activation_backward <silu> %x, %x, %x : tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32> gate tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @activation_backward_c3_no_gate(%x: tensor<4x8xf32>) {
+  // expected-error @below {{expected results of 'gate' with it, and without it none, but got 'dgate' without it}}
+  %dx, %dg = te.activation_backward <gelu> %x, %x : tensor<4x8xf32>, tensor<4x8xf32> gate tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @activation_quantize_c1_odd(%x: tensor<4x65xf32>) {
+  // expected-error @below {{expected 'x' to have an even number of columns for 'swiglu', but got 65}}
+  %q = te.activation_quantize <swiglu> %x : tensor<4x65xf32> -> !te.scaled<4x32xf8E4M3FN, block_1x128, contract = 1>
+  return
+}
+
+// -----
+
+func.func @activation_backward_quantize_c4_gate(%x: tensor<4x32xf32>) {
+  // expected-error @below {{expected 'gate' with gated kinds only, but got kind 'gelu'}}
+  %q, %g = te.activation_backward_quantize <gelu> %x, %x, %x : tensor<4x32xf32>, tensor<4x32xf32>, tensor<4x32xf32> -> !te.scaled<4x32xf8E4M3FN, block_1x128, contract = 1> gate !te.scaled<4x32xf8E4M3FN, block_1x128, contract = 1>
+  return
+}
+
+// -----
+
+func.func @activation_backward_quantize_c6_scale(%x: tensor<4x32xf32>, %s: tensor<f32>) {
+  // expected-error @below {{expected results, 'gate_scale' and 'gate_amax' of a second gradient only with 'gate'}}
+  %q = te.activation_backward_quantize <gelu> %x, %x gate_scale %s : tensor<4x32xf32>, tensor<4x32xf32> -> !te.scaled<4x32xf8E4M3FN, block_1x128, contract = 1>
+  return
+}
+
+// -----
+
+func.func @activation_backward_quantize_c6_amax(%x: tensor<4x32xf32>) {
+  // expected-error @below {{expected results, 'gate_scale' and 'gate_amax' of a second gradient only with 'gate'}}
+  %q, %a = te.activation_backward_quantize <gelu> %x, %x : tensor<4x32xf32>, tensor<4x32xf32> -> !te.scaled<4x32xf8E4M3FN, block_1x128, contract = 1> gate_amax tensor<f32>
+  return
+}
+
+// -----
+
+func.func @dropout_c1_negative(%x: tensor<4x8xf32>, %s: tensor<2xi32>) {
+  // expected-error @below {{expected 'probability' to be from 0 to 1, but got -0.5}}
+  %y = te.dropout %x rng %s {probability = -0.5 : f32} : tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @embedding_c1_type(%ids: tensor<4xi32>, %t: tensor<10x8xf32>) {
+  // expected-error @below {{expected 'table' and 'y' to have one element type, but got 'f32' and 'bf16'}}
+  %y = te.embedding %ids, %t : tensor<4xi32>, tensor<10x8xf32> -> tensor<4x8xbf16>
+  return
+}

@@ -99,20 +99,27 @@ LogicalResult LayerNormBackwardOp::verify() {
   return verifyAddend(*this);
 }
 
-/// 'name' is what the activation makes of `x`: its type, with half the columns
-/// for gated kinds whose halves it has both.
+/// The shape of what the activation computes of `x`: that of `x`, with half the
+/// columns for gated kinds if `x` has both halves.
+static FailureOr<SmallVector<int64_t>>
+activatedShape(Operation *op, ActivationKind kind, Type x, bool isPacked) {
+  SmallVector<int64_t> shape(shapeOf(x));
+  if (!isGated(kind) || !isPacked)
+    return shape;
+  if (shape[1] % 2)
+    return op->emitOpError()
+           << "expected 'x' to have an even number of columns for '"
+           << stringifyActivationKind(kind) << "', but got " << shape[1];
+  shape[1] /= 2;
+  return shape;
+}
+
+/// 'name' is what the activation computes of `x`.
 static LogicalResult verifyActivated(Operation *op, ActivationKind kind, Type x,
                                      bool isPacked, StringRef name,
                                      Type activated) {
-  int64_t rows = shapeOf(x)[0], columns = shapeOf(x)[1];
-  if (isGated(kind) && isPacked) {
-    if (columns % 2)
-      return op->emitOpError()
-             << "expected 'x' to have an even number of columns for '"
-             << stringifyActivationKind(kind) << "', but got " << columns;
-    columns /= 2;
-  }
-  if (failed(verifyShape(op, name, activated, {rows, columns})))
+  auto shape = activatedShape(op, kind, x, isPacked);
+  if (failed(shape) || failed(verifyShape(op, name, activated, *shape)))
     return failure();
   return isa<ScaledType>(activated)
              ? success()
@@ -241,12 +248,11 @@ void ActivationBackwardQuantizeOp::getAsmResultNames(
 }
 
 LogicalResult ActivationQuantizeOp::verify() {
-  SmallVector<int64_t> shape(shapeOf(getX().getType()));
-  if (isGated(getKind()) && !getGate())
-    shape[1] /= 2;
   // activation_quantize-c1, activation_quantize-c5
-  if (failed(verifyOwnCast(*this, getUsages().getTypes(), shape, "", getScale(),
-                           getAmax())))
+  auto shape = activatedShape(*this, getKind(), getX().getType(),
+                              /*isPacked=*/!getGate());
+  if (failed(shape) || failed(verifyOwnCast(*this, getUsages().getTypes(),
+                                            *shape, "", getScale(), getAmax())))
     return failure();
   // activation_quantize-c2
   if (failed(verifyCastEpsilon(*this)))
