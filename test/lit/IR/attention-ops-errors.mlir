@@ -377,3 +377,27 @@ func.func @zero_unused_c1(%x: tensor<8x4xf32>, %used: tensor<4xf32>) {
   %y = te.zero_unused %x, %used : tensor<8x4xf32>, tensor<4xf32>
   return
 }
+
+// -----
+
+func.func @attention_c4_none(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>) {
+  // expected-error @below {{expected 'sequence' to be one or more and to divide the rows of 'q' (8), but got 0}}
+  %o = te.attention %q, %k, %k {heads = 4 : i64, kv_heads = 2 : i64, sequence = 0 : i64} : tensor<8x8xf32>, tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @attention_c12_negative(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %s: tensor<2xi32>) {
+  // expected-error @below {{expected 'dropout' to be from 0 to less than 1, but got -5.0}}
+  %o = te.attention %q, %k, %k rng %s {heads = 4 : i64, kv_heads = 2 : i64, sequence = 8 : i64, dropout = -0.5 : f32} : tensor<8x8xf32>, tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @attention_sink_grad_c1_none(%o: tensor<8x8xf32>, %lse: tensor<0xf32>, %s: tensor<0xf32>) {
+  // expected-error @below {{expected 'sinks' to have one or more elements, which divide the columns of 'o' (8), but got 0}}
+  %d = te.attention_sink_grad %o, %o, %lse, %s {sequence = 4 : i64} : tensor<8x8xf32>, tensor<0xf32>, tensor<0xf32>
+  return
+}

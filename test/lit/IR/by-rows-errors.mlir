@@ -174,3 +174,106 @@ func.func @by_rows_c6(%x: tensor<256x64xbf16>, %w: tensor<32x64xbf16>) {
   }
   return
 }
+
+// -----
+
+func.func @by_rows_c2_none(%w: tensor<32x64xbf16>) {
+  // expected-error @below {{expected inputs}}
+  "te.by_rows"(%w) <{operandSegmentSizes = array<i32: 0, 1>, rows = 128 : i64}> ({
+  ^bb0(%b: tensor<32x64xbf16>):
+    "te.yield"() : () -> ()
+  }) : (tensor<32x64xbf16>) -> ()
+  return
+}
+
+// -----
+
+func.func @by_rows_c2_axis(%x: !te.scaled<256x64xf8E4M3FN, per_tensor, contract = 0>) {
+  // expected-error @below {{of a scaled value for axis 1, but got '!te.scaled<256x64xf8E4M3FN, per_tensor, contract = 0>'}}
+  te.by_rows (%x) rows 128 : (!te.scaled<256x64xf8E4M3FN, per_tensor, contract = 0>) -> () {
+  ^bb0(%a: !te.scaled<256x64xf8E4M3FN, per_tensor, contract = 0>):
+    "te.yield"() : () -> ()
+  }
+  return
+}
+
+// -----
+
+func.func @by_rows_c2_groups(%x: !te.scaled<256x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>) {
+  // expected-error @below {{of a scaled value for axis 1, but got '!te.scaled<256x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>'}}
+  te.by_rows (%x) rows 128 : (!te.scaled<256x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>) -> () {
+  ^bb0(%a: !te.scaled<256x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>):
+    "te.yield"() : () -> ()
+  }
+  return
+}
+
+// -----
+
+func.func @by_rows_c2_scalar(%x: tensor<f32>) {
+  // expected-error @below {{of a scaled value for axis 1, but got 'tensor<f32>'}}
+  te.by_rows (%x) rows 128 : (tensor<f32>) -> () {
+  ^bb0(%a: tensor<f32>):
+    "te.yield"() : () -> ()
+  }
+  return
+}
+
+// -----
+
+func.func @by_rows_c3_negative(%x: tensor<256x64xbf16>) {
+  // expected-error @below {{expected 'rows' to be a positive multiple of 128, but got 0}}
+  te.by_rows (%x) rows 0 : (tensor<256x64xbf16>) -> () {
+  ^bb0(%a: tensor<256x64xbf16>):
+    "te.yield"() : () -> ()
+  }
+  return
+}
+
+// -----
+
+func.func @by_rows_c4_accumulate(%x: tensor<256x64xbf16>, %w: tensor<32x64xbf16>, %sum: tensor<256x32xbf16>) {
+  %y = te.by_rows (%x) with (%w, %sum) rows 128 : (tensor<256x64xbf16>, tensor<32x64xbf16>, tensor<256x32xbf16>) -> tensor<256x32xbf16> {
+  ^bb0(%a: tensor<256x64xbf16>, %b: tensor<32x64xbf16>, %s: tensor<256x32xbf16>):
+    // expected-error @below {{expected an op that computes each row by itself, but it has 'accumulate'}}
+    %c = te.matmul %a, %b accumulate %s : tensor<256x32xbf16> contract = [1, 1] : tensor<256x64xbf16>, tensor<32x64xbf16> -> tensor<256x32xbf16>
+    te.yield %c : tensor<256x32xbf16>
+  }
+  return
+}
+
+// -----
+
+func.func @by_rows_c5_bias(%x: tensor<256x64xbf16>, %w: tensor<256x64xbf16>, %bias: tensor<256xbf16>) {
+  %y = te.by_rows (%x, %bias) with (%w) rows 128 : (tensor<256x64xbf16>, tensor<256xbf16>, tensor<256x64xbf16>) -> tensor<256x256xbf16> {
+  ^bb0(%a: tensor<256x64xbf16>, %d: tensor<256xbf16>, %b: tensor<256x64xbf16>):
+    // expected-error @below {{expected an operand of type 'tensor<256xbf16>' to be an argument for 'with'}}
+    %c = te.matmul %a, %b bias %d : tensor<256xbf16> contract = [1, 1] : tensor<256x64xbf16>, tensor<256x64xbf16> -> tensor<256x256xbf16>
+    te.yield %c : tensor<256x256xbf16>
+  }
+  return
+}
+
+// -----
+
+func.func @by_rows_c5_computed(%x: tensor<256x64xbf16>, %w: tensor<256x64xbf16>) {
+  %y = te.by_rows (%x) with (%w) rows 128 : (tensor<256x64xbf16>, tensor<256x64xbf16>) -> tensor<256x256xbf16> {
+  ^bb0(%a: tensor<256x64xbf16>, %b: tensor<256x64xbf16>):
+    %c = te.matmul %a, %b contract = [1, 1] : tensor<256x64xbf16>, tensor<256x64xbf16> -> tensor<256x256xbf16>
+    // expected-error @below {{expected an operand of type 'tensor<256x256xbf16>' to be an argument for 'with'}}
+    %d = te.matmul %c, %c contract = [1, 1] : tensor<256x256xbf16>, tensor<256x256xbf16> -> tensor<256x256xbf16>
+    te.yield %d : tensor<256x256xbf16>
+  }
+  return
+}
+
+// -----
+
+func.func @by_rows_c5_argument(%x: tensor<256x64xbf16>) {
+  %y = te.by_rows (%x) rows 128 : (tensor<256x64xbf16>) -> tensor<256x64xbf16> {
+  ^bb0(%a: tensor<256x64xbf16>):
+    // expected-error @below {{expected a tensor, a cast for axis 0 or an amax that the body computes, but got a value of type 'tensor<256x64xbf16>'}}
+    te.yield %a : tensor<256x64xbf16>
+  }
+  return
+}

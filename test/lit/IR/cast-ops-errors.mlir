@@ -821,3 +821,166 @@ func.func @shards_are_gathered_first(%q: !te.scaled<160x128xf8E4M3FN, per_tensor
   %x = te.dequantize %q : !te.scaled<160x128xf8E4M3FN, per_tensor, contract = 1, shard = 5197> -> tensor<160x128xbf16>
   return
 }
+
+// -----
+
+// expected-error @below {{expected 'float8_block_scaling' to accumulate split in every GEMM}}
+func.func private @recipe_c3_dgrad() attributes {te.recipe = #te.recipe<float8_block_scaling, {split_dgrad = false}>}
+
+// -----
+
+// expected-error @below {{expected 'float8_block_scaling' to accumulate split in every GEMM}}
+func.func private @recipe_c3_wgrad() attributes {te.recipe = #te.recipe<float8_block_scaling, {split_wgrad = false}>}
+
+// -----
+
+// expected-error @below {{expected 'amax_epsilon' to be finite and not negative, but got inf}}
+func.func private @recipe_c4_infinite() attributes {te.recipe = #te.recipe<float8_block_scaling, {amax_epsilon = 0x7F800000}>}
+
+// -----
+
+// expected-error @below {{expected 'margin' to be from -100 to 100, but got -101}}
+func.func private @recipe_c6_small() attributes {te.recipe = #te.recipe<delayed_scaling, {margin = -101}>}
+
+// -----
+
+// expected-error @below {{expected 'amax_history_len' to be from 0 to 4294967295, but got 4294967296}}
+func.func private @recipe_c6_large_length() attributes {te.recipe = #te.recipe<delayed_scaling, {amax_history_len = 4294967296}>}
+
+// -----
+
+// expected-error @below {{expected 'hadamard' to be false with 'four_over_six' of activations}}
+func.func private @recipe_c7_activations() attributes {te.recipe = #te.recipe<nvfp4_block_scaling, {four_over_six = activations}>}
+
+// -----
+
+// expected-error @below {{expected 'hadamard' and 'stochastic_rounding' to be false with 'row_scaled_activation'}}
+func.func private @recipe_c7_rows() attributes {te.recipe = #te.recipe<nvfp4_block_scaling, {stochastic_rounding = false, row_scaled_activation = true}>}
+
+// -----
+
+// expected-error @below {{expected 'hadamard' and 'stochastic_rounding' to be false with 'row_scaled_activation'}}
+func.func private @recipe_c7_rounding() attributes {te.recipe = #te.recipe<nvfp4_block_scaling, {hadamard = false, row_scaled_activation = true}>}
+
+// -----
+
+// expected-error @below {{expected 'four_over_six_error' to be 'mae' or 'mse', but got 'off'}}
+func.func private @recipe_c7_error() attributes {te.recipe = #te.recipe<nvfp4_block_scaling, {four_over_six_error = off}>}
+
+// -----
+
+// expected-error @below {{expected 'wgrad' to be a recipe other than 'custom', without 'backward_override', but got 1}}
+func.func private @recipe_c8_attribute() attributes {te.recipe = #te.recipe<custom, {wgrad = 1}>}
+
+// -----
+
+// expected-error @below {{expected 'wgrad' to be a recipe other than 'custom', without 'backward_override', but got}}
+func.func private @recipe_c8_override() attributes {te.recipe = #te.recipe<custom, {wgrad = #te.recipe<mxfp8_block_scaling, {backward_override = dequantized}>}>}
+
+// -----
+
+// expected-error @below {{expected 'true' or 'false', but got 'yes'}}
+func.func private @recipe_word() attributes {te.recipe = #te.recipe<nvfp4_block_scaling, {hadamard = yes}>}
+
+// -----
+
+// expected-error @below {{expected 'row_scaled' only with 'contract = 1' and without 'hadamard'}}
+func.func private @scaled_c4_hadamard(!te.scaled<32x32xf4E2M1FN, nv_1x16, hadamard, row_scaled, contract = 1>)
+
+// -----
+
+// expected-error @below {{expected the columns to be a multiple of 32, but got 48}}
+func.func private @scaled_c5_columns(!te.scaled<32x48xf8E4M3FN, mx_1x32, contract = 1>)
+
+// -----
+
+// expected-error @below {{expected the first of three sizes to be one or more, but got 0}}
+func.func private @scaled_c6_empty(!te.scaled<0x32x32xf8E4M3FN, per_tensor, contract = 1>)
+
+// -----
+
+// expected-error @below {{expected 'shard' only with rank 2, no 'groups', and}}
+func.func private @scaled_c7_hadamard(!te.scaled<32x32xf4E2M1FN, nv_1x16, hadamard, contract = 1, shard = 64>)
+
+// -----
+
+// expected-error @below {{expected 'shard' only with rank 2, no 'groups', and}}
+func.func private @scaled_c7_stack(!te.scaled<2x32x32xf8E4M3FN, per_tensor, contract = 1, shard = 64>)
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
+  func.func @partial_amax_c2_negative(%x: tensor<5197xbf16>) {
+    // expected-error @below {{expected 'shape' to be that of a matrix, but got -160x128}}
+    %amax = te.partial_amax %x group 0 of [-160, 128] blocks [128, 128] : tensor<5197xbf16> -> tensor<2x1xf32>
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
+  func.func @partial_amax_c2_columns(%x: tensor<5197xbf16>) {
+    // expected-error @below {{expected 'shape' to be that of a matrix, but got 160x-128}}
+    %amax = te.partial_amax %x group 0 of [160, -128] blocks [128, 128] : tensor<5197xbf16> -> tensor<2x1xf32>
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
+  func.func @partial_amax_c2_too_many(%x: tensor<20481xbf16>) {
+    // expected-error @below {{to have from 5120 to 20480 of them for a group of 4, but got 20481}}
+    %amax = te.partial_amax %x group 0 of [160, 128] blocks [128, 128] : tensor<20481xbf16> -> tensor<2x1xf32>
+    return
+  }
+}
+
+// -----
+
+func.func @amax_reduce_c2_none() {
+  // expected-error @below {{expected one amax or more and a result of the type of each, but got 0 amaxes and 0 results}}
+  "te.amax_reduce"() {group_id = 0 : i32} : () -> ()
+  return
+}
+
+// -----
+
+func.func @delayed_scaling_update_c3_large(%a: tensor<f32>, %h: tensor<8xf32>, %s: tensor<f32>) {
+  // expected-error @below {{expected 'margin' to be from -100 to 100, but got 101}}
+  %h1, %s1 = te.delayed_scaling_update %a, %h, %s for f8E4M3FN {margin = 101 : i32} : tensor<f32>, tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @dequantize_c4_sizes(%q: !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected 'group_sizes' exactly for a value with groups, but got them with}}
+  %x = "te.dequantize"(%q, %sizes) : (!te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1>, tensor<2xi32>) -> tensor<64x64xbf16>
+  return
+}
+
+// -----
+
+func.func @dequantize_c4_alignment(%q: !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1>) {
+  // expected-error @below {{expected 'alignment' only for a value with groups, but got 16 with}}
+  %x = te.dequantize %q {alignment = 16 : i64} : !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1> -> tensor<64x64xbf16>
+  return
+}
+
+// -----
+
+func.func @dequantize_c4_groups(%q: !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>, %sizes: tensor<3xi32>) {
+  // expected-error @below {{expected 'group_sizes' to have shape 2, but got 3}}
+  %x = "te.dequantize"(%q, %sizes) {alignment = 16 : i64} : (!te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>, tensor<3xi32>) -> tensor<64x64xbf16>
+  return
+}
+
+// -----
+
+func.func @rescale_c1_stack(%q: !te.scaled<2x32x32xf8E4M3FN, per_tensor, contract = 1>, %f: tensor<f32>) {
+  // expected-error @below {{expected a matrix with f32 scales, which 'per_tensor', 'block_1x128' and 'block_128x128' have, but got}}
+  %r = te.rescale %q by %f : !te.scaled<2x32x32xf8E4M3FN, per_tensor, contract = 1> -> !te.scaled<2x32x32xf8E4M3FN, per_tensor, contract = 1>
+  return
+}

@@ -496,3 +496,195 @@ module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size
     return
   }
 }
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
+  func.func @all_gather_c3_element(%q: !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>) {
+    // expected-error @below {{expected 'x' and 'y' to differ in nothing but axis 0, where 'y' has from 32 to 128 for a group of 4, but got}}
+    %y = te.all_gather %q group 0 axis 0 : !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1> -> !te.scaled<128x64xf8E5M2, per_tensor, contract = 1>
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
+  func.func @all_gather_c3_scheme(%q: !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>) {
+    // expected-error @below {{expected 'x' and 'y' to differ in nothing but axis 0, where 'y' has from 32 to 128 for a group of 4, but got}}
+    %y = te.all_gather %q group 0 axis 0 : !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1> -> !te.scaled<128x64xf8E4M3FN, block_128x128, contract = 1>
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
+  func.func @all_gather_c3_contract(%q: !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>) {
+    // expected-error @below {{expected 'x' and 'y' to differ in nothing but axis 0, where 'y' has from 32 to 128 for a group of 4, but got}}
+    %y = te.all_gather %q group 0 axis 0 : !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1> -> !te.scaled<128x64xf8E4M3FN, per_tensor, contract = 0>
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
+  func.func @all_gather_c3_columns(%q: !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>) {
+    // expected-error @below {{expected 'x' and 'y' to differ in nothing but axis 0, where 'y' has from 32 to 128 for a group of 4, but got}}
+    %y = te.all_gather %q group 0 axis 0 : !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1> -> !te.scaled<128x32xf8E4M3FN, per_tensor, contract = 1>
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
+  func.func @all_gather_c3_groups(%q: !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>) {
+    // expected-error @below {{expected 'x' and 'y' to differ in nothing but axis 0, where 'y' has from 32 to 128 for a group of 4, but got}}
+    %y = te.all_gather %q group 0 axis 0 : !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1> -> !te.scaled<128x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
+  func.func @all_gather_c3_variant(%q: !te.scaled<32x64xf8E4M3FN, block_1x128, contract = 1>) {
+    // expected-error @below {{expected 'x' and 'y' to differ in nothing but axis 0}}
+    %y = te.all_gather %q group 0 axis 0 : !te.scaled<32x64xf8E4M3FN, block_1x128, contract = 1> -> !te.scaled<128x64xf8E4M3FN, block_1x128, pow2, contract = 1>
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
+  func.func @all_gather_c3_tensor(%q: !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>) {
+    // expected-error @below {{expected 'x' and 'y' to differ in nothing but axis 0, where 'y' has from 32 to 128 for a group of 4, but got}}
+    %y = te.all_gather %q group 0 axis 0 : !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1> -> tensor<128x64xf32>
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
+  func.func @all_gather_c3_scaled(%q: tensor<32x64xf32>) {
+    // expected-error @below {{expected 'x' and 'y' to differ in nothing but axis 0}}
+    %y = te.all_gather %q group 0 axis 0 : tensor<32x64xf32> -> !te.scaled<128x64xf8E4M3FN, per_tensor, contract = 1>
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
+  func.func @all_gather_c3_type(%q: tensor<32x64xf32>) {
+    // expected-error @below {{expected 'x' and 'y' to differ in nothing but axis 0}}
+    %y = te.all_gather %q group 0 axis 0 : tensor<32x64xf32> -> tensor<128x64xbf16>
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
+  func.func @all_gather_c3_rank(%q: tensor<32x64xf32>) {
+    // expected-error @below {{expected 'x' and 'y' to differ in nothing but axis 1}}
+    %y = te.all_gather %q group 0 axis 1 : tensor<32x64xf32> -> tensor<32xf32>
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
+  func.func @all_gather_c3_small(%q: tensor<32x64xf32>) {
+    // expected-error @below {{where 'y' has from 32 to 128 for a group of 4, but got}}
+    %y = te.all_gather %q group 0 axis 0 : tensor<32x64xf32> -> tensor<16x64xf32>
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
+  func.func @all_gather_c4_groups(%q: !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>) {
+    // expected-error @below {{expected a value without groups and swizzled scales, but got}}
+    %y = te.all_gather %q group 0 axis 0 : !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1, groups = 2> -> !te.scaled<128x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
+  func.func @all_gather_c4_stack(%q: !te.scaled<2x32x64xf8E4M3FN, per_tensor, contract = 1>) {
+    // expected-error @below {{expected a value without groups and swizzled scales, but got}}
+    %y = te.all_gather %q group 0 axis 0 : !te.scaled<2x32x64xf8E4M3FN, per_tensor, contract = 1> -> !te.scaled<8x32x64xf8E4M3FN, per_tensor, contract = 1>
+    return
+  }
+}
+
+// -----
+
+// expected-error @below {{expected 'te.groups' to be an array of #te.group<...> on a module, but got 0 : i64 on 'builtin.module'}}
+module attributes {te.groups = 0} {
+  func.func private @groups_c1_array()
+}
+
+// -----
+
+// expected-error @below {{expected groups to have different ids and names, but got}}
+module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "x", size = 4>, #te.group<id = 1, name = "tp", axis = "y", size = 2>]} {
+  func.func private @groups_c2_name()
+}
+
+// -----
+
+// expected-error @below {{expected 'size' to be from 1 to 1048576, but got 1048577}}
+module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "x", size = 1048577>]} {
+  func.func private @group_c1_ranks()
+}
+
+// -----
+
+// expected-error @below {{expected 'name' and 'axis' not to be empty, but got '' and 'x'}}
+module attributes {te.groups = [#te.group<id = 0, name = "", axis = "x", size = 2>]} {
+  func.func private @group_c2_name()
+}
+
+// -----
+
+// expected-error @below {{expected 'te.ranks' to hold ranks from 0 to 0, but got -1}}
+module attributes {te.ranks = array<i64: -1>} {
+  func.func private @ranks_c1_negative()
+}
+
+// -----
+
+// expected-error @below {{expected 'te.ranks' to be an array of i64 on a module, but got 0 : i64 on 'builtin.module'}}
+module attributes {te.ranks = 0} {
+  func.func private @ranks_c1_array()
+}
+
+// -----
+
+// expected-error @below {{expected 'te.ranks' to be an array of i64 on a module, but got array<i64: 0> on 'func.func'}}
+func.func private @ranks_c1_function() attributes {te.ranks = array<i64: 0>}
+
+// -----
+
+// expected-error @below {{expected 'axis' and 'group' not to be negative, but got 0 and -1}}
+func.func private @shard_c1_group(tensor<8xf32> {te.sharding = [#te.shard<axis = 0, group = -1>]})
+
+// -----
+
+// expected-error @below {{expected 'te.sharding' to be an array of #te.shard<...> on a tensor or a scaled value, but got [0] on 'tensor<8xf32>'}}
+func.func private @sharding_c1_entry(tensor<8xf32> {te.sharding = [0]})
+
+// -----
+
+// expected-error @below {{expected 'te.sharding' to be an array of #te.shard<...> on a tensor or a scaled value, but got [] on 'i32'}}
+func.func private @sharding_c1_type(i32 {te.sharding = []})

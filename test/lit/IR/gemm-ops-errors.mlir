@@ -318,3 +318,67 @@ func.func @linear_wgrad_c3(%dy: tensor<4x6xbf16>, %x: tensor<4x8xbf16>, %sum: te
   %dw = te.linear_wgrad %dy, %x accumulate %sum : tensor<6x8xf32> : tensor<4x6xbf16>, tensor<4x8xbf16> -> tensor<6x8xbf16>
   return
 }
+
+// -----
+
+func.func @matmul_c1_one_axis(%a: tensor<4x8xf32>) {
+  // expected-error @below {{expected 'contract' to hold two axes, each 0 or 1}}
+  %y = te.matmul %a, %a contract = [1] : tensor<4x8xf32>, tensor<4x8xf32> -> tensor<4x4xf32>
+  return
+}
+
+// -----
+
+func.func @matmul_c4_bias(%a: tensor<4x8xf32>, %bias: tensor<8xf32>) {
+  // expected-error @below {{expected 'bias' to have shape 4, but got 8}}
+  %y = te.matmul %a, %a bias %bias : tensor<8xf32> contract = [1, 1] : tensor<4x8xf32>, tensor<4x8xf32> -> tensor<4x4xf32>
+  return
+}
+
+// -----
+
+func.func @matmul_c4_operand(%a: tensor<4x8xbf16>, %bias: tensor<4xf32>) {
+  // expected-error @below {{expected 'bias' to have element type 'bf16', but got 'f32'}}
+  %y = te.matmul %a, %a bias %bias : tensor<4xf32> contract = [1, 1] : tensor<4x8xbf16>, tensor<4x8xbf16> -> tensor<4x4xf32>
+  return
+}
+
+// -----
+
+func.func @linear_c1_result(%x: tensor<4x8xf32>, %w: tensor<6x8xf32>) {
+  // expected-error @below {{expected 'y' to have shape 4x6, but got 4x8}}
+  %y = te.linear %x, %w : tensor<4x8xf32>, tensor<6x8xf32> -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @linear_c2_type(%x: tensor<4x8xf32>, %w: tensor<6x8xf32>, %b: tensor<6xbf16>) {
+  // expected-error @below {{expected 'bias' to have element type 'f32', but got 'bf16'}}
+  %y = te.linear %x, %w bias %b : tensor<6xbf16> : tensor<4x8xf32>, tensor<6x8xf32> -> tensor<4x6xf32>
+  return
+}
+
+// -----
+
+func.func @linear_c3_result(%x: tensor<4x8xf32>, %w: tensor<6x8xf32>) {
+  // expected-error @below {{expected 'x' and 'y' to have one element type, but got 'f32' and 'bf16'}}
+  %y = te.linear %x, %w : tensor<4x8xf32>, tensor<6x8xf32> -> tensor<4x6xbf16>
+  return
+}
+
+// -----
+
+func.func @linear_dgrad_c1_result(%dy: tensor<4x6xf32>, %w: tensor<6x8xf32>) {
+  // expected-error @below {{expected 'dx' to have shape 4x8, but got 4x6}}
+  %dx = te.linear_dgrad %dy, %w : tensor<4x6xf32>, tensor<6x8xf32> -> tensor<4x6xf32>
+  return
+}
+
+// -----
+
+func.func @linear_wgrad_c2_operands(%dy: tensor<4x6xbf16>, %x: tensor<4x8xf32>) {
+  // expected-error @below {{expected 'dy' and 'x' to have one element type, but got 'bf16' and 'f32'}}
+  %dw = te.linear_wgrad %dy, %x : tensor<4x6xbf16>, tensor<4x8xf32> -> tensor<6x8xbf16>
+  return
+}

@@ -486,3 +486,195 @@ func.func @wide_sizes(%x: tensor<64x64xbf16>, %sizes: tensor<2xi64>) {
   %a = "te.grouped_amax"(%x, %sizes) {alignment = 16 : i64} : (tensor<64x64xbf16>, tensor<2xi64>) -> tensor<2xf32>
   return
 }
+
+// -----
+
+func.func @grouped_scaled_matmul_c1_axis(%a: !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 0, groups = 2>, %b: !te.scaled<2x32x64xf8E4M3FN, per_tensor, contract = 1>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected 'a' to be made for axis 1 with 2 groups, but got}}
+  %y = te.grouped_scaled_matmul %a, %b, %sizes fast_accumulation = true {alignment = 16 : i64} : !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 0, groups = 2>, !te.scaled<2x32x64xf8E4M3FN, per_tensor, contract = 1>, tensor<2xi32> -> tensor<64x32xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_scaled_matmul_c1_matrix(%a: !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>, %b: !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected 'b' to be a stack of 2 matrices, but got}}
+  %y = te.grouped_scaled_matmul %a, %b, %sizes fast_accumulation = true {alignment = 16 : i64} : !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>, !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>, tensor<2xi32> -> tensor<64x32xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_scaled_matmul_c2_result(%a: !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>, %b: !te.scaled<2x32x64xf8E4M3FN, per_tensor, contract = 1>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected 'out' to have shape 64x32, but got 32x64}}
+  %y = te.grouped_scaled_matmul %a, %b, %sizes fast_accumulation = true {alignment = 16 : i64} : !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>, !te.scaled<2x32x64xf8E4M3FN, per_tensor, contract = 1>, tensor<2xi32> -> tensor<32x64xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_scaled_matmul_row_scaled(%a: !te.scaled<64x64xf4E2M1FN, nv_1x16, contract = 1, groups = 2>, %b: !te.scaled<2x32x64xf4E2M1FN, nv_1x16, row_scaled, contract = 1>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected 'b' not to be row-scaled, but got}}
+  %y = te.grouped_scaled_matmul %a, %b, %sizes fast_accumulation = false {alignment = 32 : i64} : !te.scaled<64x64xf4E2M1FN, nv_1x16, contract = 1, groups = 2>, !te.scaled<2x32x64xf4E2M1FN, nv_1x16, row_scaled, contract = 1>, tensor<2xi32> -> tensor<64x32xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_scaled_wgrad_c1_groups(%a: !te.scaled<64x32xf8E5M2, per_tensor, contract = 0, groups = 2>, %b: !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 0, groups = 3>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected 'b' to be made for axis 0 with 2 groups, but got}}
+  %y = te.grouped_scaled_wgrad %a, %b, %sizes fast_accumulation = false {alignment = 16 : i64} : !te.scaled<64x32xf8E5M2, per_tensor, contract = 0, groups = 2>, !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 0, groups = 3>, tensor<2xi32> -> tensor<2x32x64xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_scaled_wgrad_c1_rows(%a: !te.scaled<64x32xf8E5M2, per_tensor, contract = 0, groups = 2>, %b: !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 0, groups = 2>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected the rows of 'a' and 'b' to agree, but got 64 and 32}}
+  %y = te.grouped_scaled_wgrad %a, %b, %sizes fast_accumulation = false {alignment = 16 : i64} : !te.scaled<64x32xf8E5M2, per_tensor, contract = 0, groups = 2>, !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 0, groups = 2>, tensor<2xi32> -> tensor<2x32x64xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_matmul_c1_groups(%a: tensor<64x64xbf16>, %b: tensor<2x32x64xbf16>, %sizes: tensor<3xi32>) {
+  // expected-error @below {{expected the matrices of 'b' and 'group_sizes' to agree, but got 2 and 3}}
+  %y = te.grouped_matmul %a, %b, %sizes contract = 1 {alignment = 16 : i64} : tensor<64x64xbf16>, tensor<2x32x64xbf16>, tensor<3xi32> -> tensor<64x32xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_matmul_c1_result(%a: tensor<64x64xbf16>, %b: tensor<2x32x64xbf16>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected 'out' to have shape 64x32, but got 32x64}}
+  %y = te.grouped_matmul %a, %b, %sizes contract = 1 {alignment = 16 : i64} : tensor<64x64xbf16>, tensor<2x32x64xbf16>, tensor<2xi32> -> tensor<32x64xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_matmul_c2_result(%a: tensor<64x64xbf16>, %b: tensor<2x32x64xbf16>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected 'a' and 'out' to have one element type, but got 'bf16' and 'f16'}}
+  %y = te.grouped_matmul %a, %b, %sizes contract = 1 {alignment = 16 : i64} : tensor<64x64xbf16>, tensor<2x32x64xbf16>, tensor<2xi32> -> tensor<64x32xf16>
+  return
+}
+
+// -----
+
+func.func @grouped_matmul_c3_bias(%a: tensor<64x64xbf16>, %b: tensor<2x32x64xbf16>, %sizes: tensor<2xi32>, %bias: tensor<2x64xbf16>) {
+  // expected-error @below {{expected 'bias' to have shape 2x32, but got 2x64}}
+  %y = te.grouped_matmul %a, %b, %sizes bias %bias : tensor<2x64xbf16> contract = 1 {alignment = 16 : i64} : tensor<64x64xbf16>, tensor<2x32x64xbf16>, tensor<2xi32> -> tensor<64x32xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_matmul_c3_bias_type(%a: tensor<64x64xbf16>, %b: tensor<2x32x64xbf16>, %sizes: tensor<2xi32>, %bias: tensor<2x32xf32>) {
+  // expected-error @below {{expected 'bias' and 'a' to have one element type, but got 'f32' and 'bf16'}}
+  %y = te.grouped_matmul %a, %b, %sizes bias %bias : tensor<2x32xf32> contract = 1 {alignment = 16 : i64} : tensor<64x64xbf16>, tensor<2x32x64xbf16>, tensor<2xi32> -> tensor<64x32xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_matmul_c3_bias_result(%a: tensor<64x64xbf16>, %b: tensor<2x32x64xbf16>, %sizes: tensor<2xi32>, %bias: tensor<2x32xbf16>) {
+  // expected-error @below {{expected 'bias' and 'out' to have one element type, but got 'bf16' and 'f32'}}
+  %y = te.grouped_matmul %a, %b, %sizes bias %bias : tensor<2x32xbf16> contract = 1 {alignment = 16 : i64} : tensor<64x64xbf16>, tensor<2x32x64xbf16>, tensor<2xi32> -> tensor<64x32xf32>
+  return
+}
+
+// -----
+
+func.func @grouped_wgrad_c1_result(%a: tensor<64x32xbf16>, %b: tensor<64x64xbf16>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected 'out' to have shape 2x32x64, but got 2x64x32}}
+  %y = te.grouped_wgrad %a, %b, %sizes {alignment = 16 : i64} : tensor<64x32xbf16>, tensor<64x64xbf16>, tensor<2xi32> -> tensor<2x64x32xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_wgrad_c2_operands(%a: tensor<64x32xbf16>, %b: tensor<64x64xf32>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected 'a' and 'b' to have one element type, but got 'bf16' and 'f32'}}
+  %y = te.grouped_wgrad %a, %b, %sizes {alignment = 16 : i64} : tensor<64x32xbf16>, tensor<64x64xf32>, tensor<2xi32> -> tensor<2x32x64xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_wgrad_c2_alpha(%a: tensor<64x32xbf16>, %b: tensor<64x64xbf16>, %sizes: tensor<2xi32>, %alpha: tensor<3xf32>) {
+  // expected-error @below {{expected 'alpha' to have shape 2, but got 3}}
+  %y = te.grouped_wgrad %a, %b, %sizes alpha %alpha : tensor<3xf32> {alignment = 16 : i64} : tensor<64x32xbf16>, tensor<64x64xbf16>, tensor<2xi32> -> tensor<2x32x64xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_linear_c1_contracted(%x: tensor<64x32xbf16>, %w: tensor<2x32x64xbf16>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected the contracting sizes of 'x' and 'w' to agree, but got 32 and 64}}
+  %y = te.grouped_linear %x, %w, %sizes {alignment = 16 : i64} : tensor<64x32xbf16>, tensor<2x32x64xbf16>, tensor<2xi32> -> tensor<64x32xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_linear_c1_result(%x: tensor<64x64xbf16>, %w: tensor<2x32x64xbf16>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected 'y' to have shape 64x32, but got 64x64}}
+  %y = te.grouped_linear %x, %w, %sizes {alignment = 16 : i64} : tensor<64x64xbf16>, tensor<2x32x64xbf16>, tensor<2xi32> -> tensor<64x64xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_linear_c3_result(%x: tensor<64x64xbf16>, %w: tensor<2x32x64xbf16>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected 'x' and 'y' to have one element type, but got 'bf16' and 'f32'}}
+  %y = te.grouped_linear %x, %w, %sizes {alignment = 16 : i64} : tensor<64x64xbf16>, tensor<2x32x64xbf16>, tensor<2xi32> -> tensor<64x32xf32>
+  return
+}
+
+// -----
+
+func.func @grouped_linear_c3_bias(%x: tensor<64x64xbf16>, %w: tensor<2x32x64xbf16>, %sizes: tensor<2xi32>, %b: tensor<2x32xf32>) {
+  // expected-error @below {{expected 'x' and 'bias' to have one element type, but got 'bf16' and 'f32'}}
+  %y = te.grouped_linear %x, %w, %sizes bias %b : tensor<2x32xf32> {alignment = 16 : i64} : tensor<64x64xbf16>, tensor<2x32x64xbf16>, tensor<2xi32> -> tensor<64x32xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_linear_dgrad_c1_contracted(%x: tensor<64x64xbf16>, %w: tensor<2x32x64xbf16>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected the contracting sizes of 'dy' and 'w' to agree, but got 64 and 32}}
+  %y = te.grouped_linear_dgrad %x, %w, %sizes {alignment = 16 : i64} : tensor<64x64xbf16>, tensor<2x32x64xbf16>, tensor<2xi32> -> tensor<64x64xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_linear_dgrad_c1_groups(%x: tensor<64x32xbf16>, %w: tensor<2x32x64xbf16>, %sizes: tensor<3xi32>) {
+  // expected-error @below {{expected 'group_sizes' to have shape 2, but got 3}}
+  %y = te.grouped_linear_dgrad %x, %w, %sizes {alignment = 16 : i64} : tensor<64x32xbf16>, tensor<2x32x64xbf16>, tensor<3xi32> -> tensor<64x64xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_linear_dgrad_c2_weight(%x: tensor<64x32xbf16>, %w: tensor<2x32x64xf32>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected 'dy' and 'w' to have one element type, but got 'bf16' and 'f32'}}
+  %y = te.grouped_linear_dgrad %x, %w, %sizes {alignment = 16 : i64} : tensor<64x32xbf16>, tensor<2x32x64xf32>, tensor<2xi32> -> tensor<64x64xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_linear_wgrad_c1_rows(%dy: tensor<64x32xbf16>, %x: tensor<32x64xbf16>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected the rows of 'dy' and 'x' to agree, but got 64 and 32}}
+  %y = te.grouped_linear_wgrad %dy, %x, %sizes {alignment = 16 : i64} : tensor<64x32xbf16>, tensor<32x64xbf16>, tensor<2xi32> -> tensor<2x32x64xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_linear_wgrad_c2_operands(%dy: tensor<64x32xbf16>, %x: tensor<64x64xf16>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected 'dy' and 'x' to have one element type, but got 'bf16' and 'f16'}}
+  %y = te.grouped_linear_wgrad %dy, %x, %sizes {alignment = 16 : i64} : tensor<64x32xbf16>, tensor<64x64xf16>, tensor<2xi32> -> tensor<2x32x64xbf16>
+  return
+}

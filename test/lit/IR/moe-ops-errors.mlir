@@ -126,3 +126,115 @@ func.func @prob_grad_c1(%d: tensor<4x8xf32>, %y: tensor<32x8xf32>, %r: tensor<8x
   %o = te.prob_grad %d, %y, %r : tensor<4x8xf32>, tensor<32x8xf32>, tensor<8xi32> -> tensor<4x3xf32>
   return
 }
+
+// -----
+
+func.func @router_topk_c1_ids(%l: tensor<4x8xf32>) {
+  // expected-error @below {{expected 'ids' to have shape 4x2, but got 3x2}}
+  %i, %p, %s = te.router_topk %l : tensor<4x8xf32> -> tensor<3x2xi32>, tensor<3x2xf32>, tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @router_topk_c1_scores(%l: tensor<4x8xf32>) {
+  // expected-error @below {{expected 'scores' to have shape 4x8, but got 4x2}}
+  %i, %p, %s = te.router_topk %l : tensor<4x8xf32> -> tensor<4x2xi32>, tensor<4x2xf32>, tensor<4x2xf32>
+  return
+}
+
+// -----
+
+func.func @router_topk_c2_none(%l: tensor<4x8xf32>) {
+  // expected-error @below {{expected from 1 to 8 experts of a token, but got 0}}
+  %i, %p, %s = te.router_topk %l : tensor<4x8xf32> -> tensor<4x0xi32>, tensor<4x0xf32>, tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @router_topk_backward_c1_ids(%d: tensor<4x2xf32>, %i: tensor<4x3xi32>, %s: tensor<4x8xf32>) {
+  // expected-error @below {{expected 'ids' to have shape 4x2, but got 4x3}}
+  %g = te.router_topk_backward %d, %i, %d, %s : tensor<4x2xf32>, tensor<4x3xi32>, tensor<4x8xf32> -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @router_topk_backward_c1_dlogits(%d: tensor<4x2xf32>, %i: tensor<4x2xi32>, %s: tensor<4x8xf32>) {
+  // expected-error @below {{expected 'dlogits' to have shape 4x8, but got 4x2}}
+  %g = te.router_topk_backward %d, %i, %d, %s : tensor<4x2xf32>, tensor<4x2xi32>, tensor<4x8xf32> -> tensor<4x2xf32>
+  return
+}
+
+// -----
+
+func.func @permute_c1_ids(%x: tensor<4x8xf32>, %i: tensor<3x2xi32>) {
+  // expected-error @below {{expected 'ids' to have shape 4x2, but got 3x2}}
+  %y, %s, %r, %e, %d = te.permute %x, %i {alignment = 16 : i64} : tensor<4x8xf32>, tensor<3x2xi32> -> tensor<32x8xf32>, tensor<3xi32>, tensor<8xi32>, tensor<32xi32>
+  return
+}
+
+// -----
+
+func.func @permute_c1_entries(%x: tensor<4x8xf32>, %i: tensor<4x2xi32>) {
+  // expected-error @below {{expected 'entry_of' to have shape 32, but got 8}}
+  %y, %s, %r, %e, %d = te.permute %x, %i {alignment = 16 : i64} : tensor<4x8xf32>, tensor<4x2xi32> -> tensor<32x8xf32>, tensor<3xi32>, tensor<8xi32>, tensor<8xi32>
+  return
+}
+
+// -----
+
+func.func @permute_c1_types(%x: tensor<4x8xf32>, %i: tensor<4x2xi32>) {
+  // expected-error @below {{expected 'y' and 'x' to have one element type, but got 'bf16' and 'f32'}}
+  %y, %s, %r, %e, %d = te.permute %x, %i {alignment = 16 : i64} : tensor<4x8xf32>, tensor<4x2xi32> -> tensor<32x8xbf16>, tensor<3xi32>, tensor<8xi32>, tensor<32xi32>
+  return
+}
+
+// -----
+
+func.func @permute_c4_alignment(%x: tensor<4x8xf32>, %i: tensor<4x2xi32>) {
+  // expected-error @below {{multiple of the alignment 16 and 'y' that many rows for each of 2 experts, but got 24 and 48}}
+  %y, %s, %r, %e, %d = te.permute %x, %i {alignment = 16 : i64, capacity = 24 : i64, padded} : tensor<4x8xf32>, tensor<4x2xi32> -> tensor<48x8xf32>, tensor<2xi32>, tensor<8xi32>, tensor<48xi32>
+  return
+}
+
+// -----
+
+func.func @unpermute_c1_columns(%y: tensor<32x8xf32>, %r: tensor<8xi32>, %e: tensor<32xi32>) {
+  // expected-error @below {{expected 'out' to have shape 4x8, but got 4x4}}
+  %o = te.unpermute %y, %r, %e : tensor<32x8xf32>, tensor<8xi32>, tensor<32xi32> -> tensor<4x4xf32>
+  return
+}
+
+// -----
+
+func.func @unpermute_c1_no_tokens(%y: tensor<32x8xf32>, %r: tensor<8xi32>, %e: tensor<32xi32>) {
+  // expected-error @below {{expected as many entries for each of 0 tokens, but got 8}}
+  %o = te.unpermute %y, %r, %e : tensor<32x8xf32>, tensor<8xi32>, tensor<32xi32> -> tensor<0x8xf32>
+  return
+}
+
+// -----
+
+func.func @unpermute_backward_c1_columns(%d: tensor<4x8xf32>, %e: tensor<32xi32>) {
+  // expected-error @below {{expected 'dy' to have shape 32x8, but got 32x4}}
+  %o = te.unpermute_backward %d, %e {k = 2 : i64} : tensor<4x8xf32>, tensor<32xi32> -> tensor<32x4xf32>
+  return
+}
+
+// -----
+
+func.func @prob_grad_c1_columns(%d: tensor<4x8xf32>, %y: tensor<32x4xf32>, %r: tensor<8xi32>) {
+  // expected-error @below {{expected 'y' to have shape 32x8, but got 32x4}}
+  %o = te.prob_grad %d, %y, %r : tensor<4x8xf32>, tensor<32x4xf32>, tensor<8xi32> -> tensor<4x2xf32>
+  return
+}
+
+// -----
+
+func.func @prob_grad_c1_tokens(%d: tensor<4x8xf32>, %y: tensor<32x8xf32>, %r: tensor<8xi32>) {
+  // expected-error @below {{expected 'dprobs' to have shape 4x4, but got 2x4}}
+  %o = te.prob_grad %d, %y, %r : tensor<4x8xf32>, tensor<32x8xf32>, tensor<8xi32> -> tensor<2x4xf32>
+  return
+}

@@ -104,3 +104,107 @@ func.func @clip_factor_c1_nan(%s: tensor<f32>) {
   %norm, %factor = te.clip_factor %s {max_norm = 0x7fc00000 : f32}
   return
 }
+
+// -----
+
+func.func @adamw_c1_parameter(%p: tensor<8xf32>, %lr: tensor<f32>) {
+  // expected-error @below {{expected 'param' and its result to have one type, but got 'tensor<8xf32>' and 'tensor<8xbf16>'}}
+  %a, %b, %c = "te.adamw"(%p, %p, %p, %p, %lr, %lr) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1, 0>}> : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<f32>, tensor<f32>) -> (tensor<8xbf16>, tensor<8xf32>, tensor<8xf32>)
+  return
+}
+
+// -----
+
+func.func @adamw_c1_new_moment(%p: tensor<8xf32>, %lr: tensor<f32>) {
+  // expected-error @below {{expected the new first moment to be 'tensor<8xf32>', but got 'tensor<8xbf16>'}}
+  %a, %b, %c = "te.adamw"(%p, %p, %p, %p, %lr, %lr) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1, 0>}> : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<f32>, tensor<f32>) -> (tensor<8xf32>, tensor<8xbf16>, tensor<8xf32>)
+  return
+}
+
+// -----
+
+func.func @adamw_c3_beta2(%p: tensor<8xf32>, %lr: tensor<f32>) {
+  // expected-error @below {{expected 'beta2' to be in [0, 1), but got 1.0}}
+  %a, %b, %c = te.adamw %p, %p, %p, %p lr %lr step %lr {beta2 = 1.0 : f32} : tensor<8xf32>, tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @adamw_c3_negative(%p: tensor<8xf32>, %lr: tensor<f32>) {
+  // expected-error @below {{expected 'beta1' to be in [0, 1), but got -0.5}}
+  %a, %b, %c = te.adamw %p, %p, %p, %p lr %lr step %lr {beta1 = -0.5 : f32} : tensor<8xf32>, tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @adamw_c3_epsilon(%p: tensor<8xf32>, %lr: tensor<f32>) {
+  // expected-error @below {{expected 'epsilon' to be finite and not negative, but got -1}}
+  %a, %b, %c = te.adamw %p, %p, %p, %p lr %lr step %lr {epsilon = -1.0 : f32} : tensor<8xf32>, tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @adamw_c3_decay(%p: tensor<8xf32>, %lr: tensor<f32>) {
+  // expected-error @below {{expected 'weight_decay' to be finite and not negative, but got +Inf}}
+  %a, %b, %c = te.adamw %p, %p, %p, %p lr %lr step %lr {weight_decay = 0x7F800000 : f32} : tensor<8xf32>, tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @sgd_c1_parameter(%p: tensor<8xf32>, %lr: tensor<f32>) {
+  // expected-error @below {{expected 'param' and its result to have one type, but got 'tensor<8xf32>' and 'tensor<8xbf16>'}}
+  %a = "te.sgd"(%p, %p, %lr) <{operandSegmentSizes = array<i32: 1, 1, 0, 1, 0>}> : (tensor<8xf32>, tensor<8xf32>, tensor<f32>) -> tensor<8xbf16>
+  return
+}
+
+// -----
+
+func.func @sgd_c1_buffer(%p: tensor<8xf32>, %lr: tensor<f32>) {
+  // expected-error @below {{expected a new buffer exactly when 'buffer' is given}}
+  %a = "te.sgd"(%p, %p, %p, %lr) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 0>}> : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<f32>) -> tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @sgd_c1_buffer_type(%p: tensor<8xf32>, %b: tensor<4xf32>, %lr: tensor<f32>) {
+  // expected-error @below {{expected the momentum buffer to be 'tensor<8xf32>', but got 'tensor<4xf32>'}}
+  %a, %c = "te.sgd"(%p, %p, %b, %lr) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 0>}> : (tensor<8xf32>, tensor<8xf32>, tensor<4xf32>, tensor<f32>) -> (tensor<8xf32>, tensor<4xf32>)
+  return
+}
+
+// -----
+
+func.func @sgd_c2_fraction(%p: tensor<8xf32>, %lr: tensor<f32>) {
+  // expected-error @below {{expected 'momentum' to be in [0, 1), but got 1.0}}
+  %a, %c = te.sgd %p, %p buffer %p lr %lr {momentum = 1.0 : f32} : tensor<8xf32>, tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @sgd_c2_decay(%p: tensor<8xf32>, %lr: tensor<f32>) {
+  // expected-error @below {{expected 'weight_decay' to be finite and not negative, but got -1}}
+  %a = te.sgd %p, %p lr %lr {weight_decay = -1.0 : f32} : tensor<8xf32>, tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @sgd_type(%p: tensor<8xf32>, %lr: tensor<f32>) {
+  // expected-error @below {{expected two ranked tensor types, but got 'f32' and 'tensor<8xf32>'}}
+  %a = te.sgd %p, %p lr %lr : f32, tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @sgd_type_gradient(%p: tensor<8xf32>, %lr: tensor<f32>) {
+  // expected-error @below {{expected two ranked tensor types, but got 'tensor<8xf32>' and 'f32'}}
+  %a = te.sgd %p, %p lr %lr : tensor<8xf32>, f32
+  return
+}
