@@ -13,8 +13,9 @@
 using namespace mlir;
 using namespace mlir::te;
 
-/// More collectives, and deeper calls, are an error.
-static constexpr size_t kMaxEvents = 1 << 20;
+/// More collectives, more ops in all passes of loops, and deeper calls are an
+/// error.
+static constexpr size_t kMaxEvents = 1 << 20, kMaxVisits = 1 << 22;
 static constexpr unsigned kMaxDepth = 64;
 
 bool CollectiveEvent::matches(const CollectiveEvent &other) const {
@@ -77,6 +78,10 @@ public:
 
   LogicalResult walk(Block &block, unsigned depth) {
     for (Operation &op : block) {
+      if (++numVisits > kMaxVisits)
+        return op.emitError() << "expected loops with collectives to run at "
+                                 "most "
+                              << kMaxVisits << " ops";
       if (failed(visit(&op, depth)))
         return failure();
       if (program.events.size() > kMaxEvents)
@@ -216,7 +221,8 @@ private:
     if (!lower || !upper || !step || *step < 1)
       return loop.emitError() << "expected a loop with collectives to have "
                                  "bounds that are known of every rank";
-    for (int64_t i = *lower; i < *upper; i += *step) {
+    for (int64_t i = *lower, ends = false; !ends && i < *upper;
+         ends = llvm::AddOverflow(i, *step, i)) {
       constants[loop.getInductionVar()] =
           Builder(loop).getIntegerAttr(loop.getInductionVar().getType(), i);
       if (failed(walk(*loop.getBody(), depth)))
@@ -242,6 +248,7 @@ private:
   ModuleOp mesh;
   int64_t rank;
   RankProgram &program;
+  size_t numVisits = 0;
   DenseMap<Value, Attribute> constants;
 };
 

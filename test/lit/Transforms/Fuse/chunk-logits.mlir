@@ -260,3 +260,115 @@ func.func @mx(%x: tensor<288x128xbf16>, %w: tensor<256x128xbf16>, %t: tensor<288
   %q = te.quantize %d : tensor<288x256xbf16> -> !te.scaled<288x256xf8E4M3FN, mx_1x32, contract = 0>
   return %loss, %q : tensor<f32>, !te.scaled<288x256xf8E4M3FN, mx_1x32, contract = 0>
 }
+
+// A gradient of other targets, of another denominator or that ignores other rows.
+func.func @other_weight(%x: tensor<272x128xbf16>, %w: tensor<256x128xbf16>, %t: tensor<272xi32>, %u: tensor<272xi32>) -> (tensor<f32>, tensor<272x128xbf16>) {
+  %y = te.matmul %x, %w contract = [1, 1] : tensor<272x128xbf16>, tensor<256x128xbf16> -> tensor<272x256xbf16>
+  // CHECK: [[@LINE+1]]:{{.*}}its gradient is of another loss
+  %loss, %lse = te.cross_entropy %y, %t : tensor<272x256xbf16>, tensor<272xi32> lse tensor<272xf32>
+  %weight = te.cross_entropy_weight of %u vocabulary 256 : tensor<272xi32>
+  %d = te.cross_entropy_backward %weight, %y, %t, %lse : tensor<272x256xbf16>, tensor<272xi32>, tensor<272xf32>
+  %dx = te.matmul %d, %w contract = [1, 0] : tensor<272x256xbf16>, tensor<256x128xbf16> -> tensor<272x128xbf16>
+  return %loss, %dx : tensor<f32>, tensor<272x128xbf16>
+}
+
+func.func @other_targets(%x: tensor<272x128xbf16>, %w: tensor<256x128xbf16>, %t: tensor<272xi32>, %u: tensor<272xi32>) -> (tensor<f32>, tensor<272x128xbf16>) {
+  %y = te.matmul %x, %w contract = [1, 1] : tensor<272x128xbf16>, tensor<256x128xbf16> -> tensor<272x256xbf16>
+  // CHECK: [[@LINE+1]]:{{.*}}its gradient is of another loss
+  %loss, %lse = te.cross_entropy %y, %t : tensor<272x256xbf16>, tensor<272xi32> lse tensor<272xf32>
+  %weight = te.cross_entropy_weight of %t vocabulary 256 : tensor<272xi32>
+  %d = te.cross_entropy_backward %weight, %y, %u, %lse : tensor<272x256xbf16>, tensor<272xi32>, tensor<272xf32>
+  %dx = te.matmul %d, %w contract = [1, 0] : tensor<272x256xbf16>, tensor<256x128xbf16> -> tensor<272x128xbf16>
+  return %loss, %dx : tensor<f32>, tensor<272x128xbf16>
+}
+
+func.func @other_lse(%x: tensor<272x128xbf16>, %w: tensor<256x128xbf16>, %t: tensor<272xi32>, %other: tensor<272xf32>) -> (tensor<f32>, tensor<272x128xbf16>) {
+  %y = te.matmul %x, %w contract = [1, 1] : tensor<272x128xbf16>, tensor<256x128xbf16> -> tensor<272x256xbf16>
+  // CHECK: [[@LINE+1]]:{{.*}}its gradient is of another loss
+  %loss, %lse = te.cross_entropy %y, %t : tensor<272x256xbf16>, tensor<272xi32> lse tensor<272xf32>
+  %weight = te.cross_entropy_weight of %t vocabulary 256 : tensor<272xi32>
+  %d = te.cross_entropy_backward %weight, %y, %t, %other : tensor<272x256xbf16>, tensor<272xi32>, tensor<272xf32>
+  %dx = te.matmul %d, %w contract = [1, 0] : tensor<272x256xbf16>, tensor<256x128xbf16> -> tensor<272x128xbf16>
+  return %loss, %dx : tensor<f32>, tensor<272x128xbf16>
+}
+
+func.func @other_weight_ignored(%x: tensor<272x128xbf16>, %w: tensor<256x128xbf16>, %t: tensor<272xi32>) -> (tensor<f32>, tensor<272x128xbf16>) {
+  %y = te.matmul %x, %w contract = [1, 1] : tensor<272x128xbf16>, tensor<256x128xbf16> -> tensor<272x256xbf16>
+  // CHECK: [[@LINE+1]]:{{.*}}its gradient is of another loss
+  %loss, %lse = te.cross_entropy %y, %t : tensor<272x256xbf16>, tensor<272xi32> lse tensor<272xf32>
+  %weight = te.cross_entropy_weight of %t vocabulary 256 {ignore_index = 3 : i32} : tensor<272xi32>
+  %d = te.cross_entropy_backward %weight, %y, %t, %lse : tensor<272x256xbf16>, tensor<272xi32>, tensor<272xf32>
+  %dx = te.matmul %d, %w contract = [1, 0] : tensor<272x256xbf16>, tensor<256x128xbf16> -> tensor<272x128xbf16>
+  return %loss, %dx : tensor<f32>, tensor<272x128xbf16>
+}
+
+func.func @other_gradient_ignored(%x: tensor<272x128xbf16>, %w: tensor<256x128xbf16>, %t: tensor<272xi32>) -> (tensor<f32>, tensor<272x128xbf16>) {
+  %y = te.matmul %x, %w contract = [1, 1] : tensor<272x128xbf16>, tensor<256x128xbf16> -> tensor<272x256xbf16>
+  // CHECK: [[@LINE+1]]:{{.*}}its gradient is of another loss
+  %loss, %lse = te.cross_entropy %y, %t : tensor<272x256xbf16>, tensor<272xi32> lse tensor<272xf32>
+  %weight = te.cross_entropy_weight of %t vocabulary 256 : tensor<272xi32>
+  %d = te.cross_entropy_backward %weight, %y, %t, %lse {ignore_index = 3 : i32} : tensor<272x256xbf16>, tensor<272xi32>, tensor<272xf32>
+  %dx = te.matmul %d, %w contract = [1, 0] : tensor<272x256xbf16>, tensor<256x128xbf16> -> tensor<272x128xbf16>
+  return %loss, %dx : tensor<f32>, tensor<272x128xbf16>
+}
+
+func.func @given_weight(%x: tensor<272x128xbf16>, %w: tensor<256x128xbf16>, %t: tensor<272xi32>, %weight: tensor<f32>) -> (tensor<f32>, tensor<272x128xbf16>) {
+  %y = te.matmul %x, %w contract = [1, 1] : tensor<272x128xbf16>, tensor<256x128xbf16> -> tensor<272x256xbf16>
+  // CHECK: [[@LINE+1]]:{{.*}}its gradient is of another loss
+  %loss, %lse = te.cross_entropy %y, %t : tensor<272x256xbf16>, tensor<272xi32> lse tensor<272xf32>
+  %d = te.cross_entropy_backward %weight, %y, %t, %lse : tensor<272x256xbf16>, tensor<272xi32>, tensor<272xf32>
+  %dx = te.matmul %d, %w contract = [1, 0] : tensor<272x256xbf16>, tensor<256x128xbf16> -> tensor<272x128xbf16>
+  return %loss, %dx : tensor<f32>, tensor<272x128xbf16>
+}
+
+func.func @two_gradients(%x: tensor<272x128xbf16>, %w: tensor<256x128xbf16>, %t: tensor<272xi32>) -> (tensor<f32>, tensor<272x128xbf16>) {
+  %y = te.matmul %x, %w contract = [1, 1] : tensor<272x128xbf16>, tensor<256x128xbf16> -> tensor<272x256xbf16>
+  // CHECK: [[@LINE+1]]:{{.*}}'te.cross_entropy_backward' reads the logits too
+  %loss, %lse = te.cross_entropy %y, %t : tensor<272x256xbf16>, tensor<272xi32> lse tensor<272xf32>
+  %weight = te.cross_entropy_weight of %t vocabulary 256 : tensor<272xi32>
+  %d = te.cross_entropy_backward %weight, %y, %t, %lse : tensor<272x256xbf16>, tensor<272xi32>, tensor<272xf32>
+  %e = te.cross_entropy_backward %weight, %y, %t, %lse : tensor<272x256xbf16>, tensor<272xi32>, tensor<272xf32>
+  %dx = te.matmul %d, %w contract = [1, 0] : tensor<272x256xbf16>, tensor<256x128xbf16> -> tensor<272x128xbf16>
+  return %loss, %dx : tensor<f32>, tensor<272x128xbf16>
+}
+
+func.func @rows_of_weight(%x: tensor<272x128xbf16>, %w: tensor<256x128xbf16>, %t: tensor<272xi32>, %v: tensor<272x256xbf16>) -> (tensor<f32>, tensor<272x272xbf16>) {
+  %y = te.matmul %x, %w contract = [1, 1] : tensor<272x128xbf16>, tensor<256x128xbf16> -> tensor<272x256xbf16>
+  // CHECK: [[@LINE+1]]:{{.*}}a GEMM reads the gradient of all logits
+  %loss, %lse = te.cross_entropy %y, %t : tensor<272x256xbf16>, tensor<272xi32> lse tensor<272xf32>
+  %weight = te.cross_entropy_weight of %t vocabulary 256 : tensor<272xi32>
+  %d = te.cross_entropy_backward %weight, %y, %t, %lse : tensor<272x256xbf16>, tensor<272xi32>, tensor<272xf32>
+  %dx = te.matmul %v, %d contract = [1, 1] : tensor<272x256xbf16>, tensor<272x256xbf16> -> tensor<272x272xbf16>
+  return %loss, %dx : tensor<f32>, tensor<272x272xbf16>
+}
+
+func.func @later_weight(%x: tensor<272x128xbf16>, %w: tensor<256x128xbf16>, %t: tensor<272xi32>) -> (tensor<f32>, tensor<272x128xbf16>) {
+  %y = te.matmul %x, %w contract = [1, 1] : tensor<272x128xbf16>, tensor<256x128xbf16> -> tensor<272x256xbf16>
+  // CHECK: [[@LINE+1]]:{{.*}}the weight of the gradient is not known in the forward
+  %loss, %lse = te.cross_entropy %y, %t : tensor<272x256xbf16>, tensor<272xi32> lse tensor<272xf32>
+  %weight = te.cross_entropy_weight of %t vocabulary 256 : tensor<272xi32>
+  %d = te.cross_entropy_backward %weight, %y, %t, %lse : tensor<272x256xbf16>, tensor<272xi32>, tensor<272xf32>
+  %later = arith.negf %w : tensor<256x128xbf16>
+  %dx = te.matmul %d, %later contract = [1, 0] : tensor<272x256xbf16>, tensor<256x128xbf16> -> tensor<272x128xbf16>
+  return %loss, %dx : tensor<f32>, tensor<272x128xbf16>
+}
+
+func.func @summed_rows(%x: tensor<272x128xbf16>, %w: tensor<256x128xbf16>, %t: tensor<272xi32>, %v: tensor<128x272xbf16>) -> (tensor<f32>, tensor<272x128xbf16>) {
+  %y = te.matmul %v, %w contract = [0, 1] : tensor<128x272xbf16>, tensor<256x128xbf16> -> tensor<272x256xbf16>
+  // CHECK: [[@LINE+1]]:{{.*}}its logits are not the result of a GEMM of rows
+  %loss, %lse = te.cross_entropy %y, %t : tensor<272x256xbf16>, tensor<272xi32> lse tensor<272xf32>
+  %weight = te.cross_entropy_weight of %t vocabulary 256 : tensor<272xi32>
+  %d = te.cross_entropy_backward %weight, %y, %t, %lse : tensor<272x256xbf16>, tensor<272xi32>, tensor<272xf32>
+  %dx = te.matmul %d, %w contract = [1, 0] : tensor<272x256xbf16>, tensor<256x128xbf16> -> tensor<272x128xbf16>
+  return %loss, %dx : tensor<f32>, tensor<272x128xbf16>
+}
+
+func.func @added_logits(%x: tensor<272x128xbf16>, %w: tensor<256x128xbf16>, %t: tensor<272xi32>, %sum: tensor<272x256xbf16>) -> (tensor<f32>, tensor<272x128xbf16>) {
+  %y = te.matmul %x, %w accumulate %sum : tensor<272x256xbf16> contract = [1, 1] : tensor<272x128xbf16>, tensor<256x128xbf16> -> tensor<272x256xbf16>
+  // CHECK: [[@LINE+1]]:{{.*}}its logits are not the result of a GEMM of rows
+  %loss, %lse = te.cross_entropy %y, %t : tensor<272x256xbf16>, tensor<272xi32> lse tensor<272xf32>
+  %weight = te.cross_entropy_weight of %t vocabulary 256 : tensor<272xi32>
+  %d = te.cross_entropy_backward %weight, %y, %t, %lse : tensor<272x256xbf16>, tensor<272xi32>, tensor<272xf32>
+  %dx = te.matmul %d, %w contract = [1, 0] : tensor<272x256xbf16>, tensor<256x128xbf16> -> tensor<272x128xbf16>
+  return %loss, %dx : tensor<f32>, tensor<272x128xbf16>
+}

@@ -172,3 +172,53 @@ func.func @producer_first(%x: tensor<32x64xbf16>, %s: tensor<f32>)
   %a = te.amax %y : tensor<32x64xbf16>
   return %q, %a : !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>, tensor<f32>
 }
+
+// A cast that is skipped in some steps measures nothing then.
+// CHECK-LABEL: func.func @skipped_cast
+// CHECK-NEXT: te.amax
+// CHECK-NEXT: te.quantize %{{.*}} contract = 1>{{$}}
+func.func @skipped_cast(%x: tensor<32x64xbf16>, %s: tensor<f32>, %skip: tensor<f32>, %into: !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>)
+    -> (!te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>, tensor<f32>) {
+  %a = te.amax %x : tensor<32x64xbf16>
+  %q = te.quantize %x scale %s into %into unless %skip : tensor<32x64xbf16> -> !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>
+  return %q, %a : !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>, tensor<f32>
+}
+
+// A cast in another block may not run at all.
+// CHECK-LABEL: func.func @cast_in_branch
+// CHECK: te.amax
+// CHECK-NOT: amax tensor<f32>
+// CHECK: return
+func.func @cast_in_branch(%c: i1, %x: tensor<32x64xbf16>, %s: tensor<f32>) -> (tensor<32x64xbf16>, tensor<f32>) {
+  %a = te.amax %x : tensor<32x64xbf16>
+  %y = scf.if %c -> tensor<32x64xbf16> {
+    %q = te.quantize %x scale %s : tensor<32x64xbf16> -> !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>
+    %d = te.dequantize %q : !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1> -> tensor<32x64xbf16>
+    scf.yield %d : tensor<32x64xbf16>
+  } else {
+    scf.yield %x : tensor<32x64xbf16>
+  }
+  return %y, %a : tensor<32x64xbf16>, tensor<f32>
+}
+
+// A cast of groups has a scale, and would have an amax, for each of them.
+// CHECK-LABEL: func.func @cast_of_groups
+// CHECK-NEXT: te.amax
+// CHECK-NEXT: te.grouped_quantize
+// CHECK-NOT: amax tensor
+func.func @cast_of_groups(%x: tensor<32x64xbf16>, %s: tensor<2xf32>, %sizes: tensor<2xi32>)
+    -> (!te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>, tensor<f32>) {
+  %a = te.amax %x : tensor<32x64xbf16>
+  %q = te.grouped_quantize %x scale %s sizes %sizes {alignment = 16 : i64} : tensor<32x64xbf16> -> !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>
+  return %q, %a : !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>, tensor<f32>
+}
+
+// An amax that a cast measures already is taken.
+// CHECK-LABEL: func.func @measured_already
+// CHECK-NEXT: %[[Q:.*]], %[[AMAX:.*]] = te.quantize
+// CHECK-NEXT: return %[[Q]], %[[AMAX]], %[[AMAX]]
+func.func @measured_already(%x: tensor<32x64xbf16>, %s: tensor<f32>) -> (!te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>, tensor<f32>, tensor<f32>) {
+  %q, %m = te.quantize %x scale %s : tensor<32x64xbf16> -> !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1> amax tensor<f32>
+  %a = te.amax %x : tensor<32x64xbf16>
+  return %q, %m, %a : !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>, tensor<f32>, tensor<f32>
+}

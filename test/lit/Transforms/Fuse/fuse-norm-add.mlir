@@ -88,3 +88,100 @@ func.func @gradient_read_elsewhere(%dy: !x, %x: !x, %g: !g, %r: !r, %other: !x) 
   %sum = arith.addf %other, %dx : !x
   return %sum, %dx : !x, !x
 }
+
+// A norm that adds already, or that reads the sum as its other summand, does not add it too.
+// CHECK-LABEL: @adds_already
+func.func @adds_already(%a: !x, %b: !x, %g: !g) -> (!x, !x) {
+  // CHECK-NEXT: %[[H:.*]] = arith.addf
+  // CHECK-NEXT: te.rms_norm %[[H]], %arg2 plus %arg0
+  %h = arith.addf %a, %b : !x
+  %y, %s = te.rms_norm %h, %g plus %a : !x : !x, !g sum !x
+  return %y, %s : !x, !x
+}
+
+// CHECK-LABEL: @summand
+func.func @summand(%a: !x, %b: !x, %g: !g) -> (!x, !x) {
+  // CHECK-NEXT: %[[H:.*]] = arith.addf
+  // CHECK-NEXT: te.rms_norm %arg0, %arg2 plus %[[H]]
+  %h = arith.addf %a, %b : !x
+  %y, %s = te.rms_norm %a, %g plus %h : !x : !x, !g sum !x
+  return %y, %s : !x, !x
+}
+
+// A norm in another block may not run at all.
+// CHECK-LABEL: @norm_in_branch
+func.func @norm_in_branch(%c: i1, %a: !x, %b: !x, %g: !g) -> !x {
+  // CHECK-NEXT: arith.addf
+  // CHECK: te.rms_norm %{{.*}}, %{{.*}} :
+  %h = arith.addf %a, %b : !x
+  %y = scf.if %c -> !x {
+    %n = te.rms_norm %h, %g : !x, !g
+    scf.yield %n : !x
+  } else {
+    scf.yield %a : !x
+  }
+  return %y : !x
+}
+
+// CHECK-LABEL: @read_in_branch
+func.func @read_in_branch(%c: i1, %a: !x, %b: !x, %g: !g) -> (!x, !x) {
+  // CHECK-NEXT: arith.addf
+  // CHECK: te.rms_norm %{{.*}}, %{{.*}} :
+  %h = arith.addf %a, %b : !x
+  %z = scf.if %c -> !x {
+    %n = arith.negf %h : !x
+    scf.yield %n : !x
+  } else {
+    scf.yield %a : !x
+  }
+  %y = te.rms_norm %h, %g : !x, !g
+  return %y, %z : !x, !x
+}
+
+// CHECK-LABEL: @gradient_in_branch
+func.func @gradient_in_branch(%c: i1, %dy: !x, %x: !x, %g: !g, %r: !r) -> !x {
+  // CHECK-NEXT: te.rms_norm_backward %{{[^:]*}} :
+  // CHECK: arith.addf
+  %dx, %dg = te.rms_norm_backward %dy, %x, %g, %r : !x, !g, !r
+  %y = scf.if %c -> !x {
+    %sum = arith.addf %x, %dx : !x
+    scf.yield %sum : !x
+  } else {
+    scf.yield %x : !x
+  }
+  return %y : !x
+}
+
+// A summand of an outer block is known where the gradient is computed.
+// CHECK-LABEL: @outer_summand
+func.func @outer_summand(%c: i1, %dy: !x, %x: !x, %g: !g, %r: !r) -> !x {
+  // CHECK-NEXT: %[[N:.*]] = arith.negf
+  // CHECK: te.rms_norm_backward {{.*}} plus %[[N]]
+  %n = arith.negf %x : !x
+  %y = scf.if %c -> !x {
+    %dx, %dg = te.rms_norm_backward %dy, %x, %g, %r : !x, !g, !r
+    %sum = arith.addf %n, %dx : !x
+    scf.yield %sum : !x
+  } else {
+    scf.yield %x : !x
+  }
+  return %y : !x
+}
+
+// CHECK-LABEL: @adds_to_gradient_already
+func.func @adds_to_gradient_already(%dy: !x, %x: !x, %g: !g, %r: !r, %other: !x) -> !x {
+  // CHECK-NEXT: te.rms_norm_backward {{.*}} plus %arg1
+  // CHECK-NEXT: arith.addf
+  %dx, %dg = te.rms_norm_backward %dy, %x, %g, %r plus %x : !x : !x, !g, !r
+  %sum = arith.addf %other, %dx : !x
+  return %sum : !x
+}
+
+// CHECK-LABEL: @twice_the_gradient
+func.func @twice_the_gradient(%dy: !x, %x: !x, %g: !g, %r: !r) -> !x {
+  // CHECK-NEXT: te.rms_norm_backward %{{[^:]*}} :
+  // CHECK-NEXT: arith.addf
+  %dx, %dg = te.rms_norm_backward %dy, %x, %g, %r : !x, !g, !r
+  %sum = arith.addf %dx, %dx : !x
+  return %sum : !x
+}

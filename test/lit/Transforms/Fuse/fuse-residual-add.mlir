@@ -76,3 +76,29 @@ func.func @two_products(%a: !te.scaled<32x128xf8E4M3FN, block_1x128, pow2, contr
   %sum = arith.addf %y, %z : tensor<32x128xbf16>
   return %sum, %later : tensor<32x128xbf16>, tensor<32x128xbf16>
 }
+
+// A product does not move into a branch's block or out of it.
+// CHECK-LABEL: func.func @sum_in_branch
+func.func @sum_in_branch(%c: i1, %a: !a, %w: !w, %x: tensor<256x512xbf16>) -> tensor<256x512xbf16> {
+  // CHECK-NEXT: scf.if
+  // CHECK-NEXT: %[[N:.*]] = arith.negf
+  // CHECK-NEXT: te.scaled_matmul %arg1, %arg2 accumulate %[[N]]
+  %p = te.scaled_matmul %a, %w fast_accumulation = false : !a, !w -> tensor<256x512xbf16>
+  %y = scf.if %c -> tensor<256x512xbf16> {
+    %n = arith.negf %x : tensor<256x512xbf16>
+    %sum = arith.addf %n, %p : tensor<256x512xbf16>
+    scf.yield %sum : tensor<256x512xbf16>
+  } else {
+    scf.yield %x : tensor<256x512xbf16>
+  }
+  return %y : tensor<256x512xbf16>
+}
+
+// Twice a product is no sum with another value.
+// CHECK-LABEL: func.func @twice
+func.func @twice(%a: !a, %w: !w) -> tensor<256x512xbf16> {
+  // CHECK: arith.addf
+  %p = te.scaled_matmul %a, %w fast_accumulation = false : !a, !w -> tensor<256x512xbf16>
+  %y = arith.addf %p, %p : tensor<256x512xbf16>
+  return %y : tensor<256x512xbf16>
+}

@@ -367,3 +367,219 @@ module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size
     }
   }
 }
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 2>]} {
+  func.func @other_side(%x: tensor<8xf32>, %flag: i1) {
+    // expected-note @below {{the branch is here}}
+    scf.if %flag {
+    } else {
+      // expected-error @below {{to run the same collectives, but 'te.all_reduce' of 'tensor<8xf32>' is on one side only}}
+      %y = te.all_reduce %x group 0 : tensor<8xf32>
+    }
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 2>]} {
+  func.func @two_collectives(%x: tensor<8xf32>, %z: tensor<4xf32>, %flag: i1) {
+    // expected-note @below {{the branch is here}}
+    scf.if %flag {
+      // expected-error @below {{to run the same collectives, but 'te.all_reduce' of 'tensor<8xf32>' is on one side only}}
+      %y = te.all_reduce %x group 0 : tensor<8xf32>
+    } else {
+      // expected-note @below {{the other side runs 'te.all_reduce' of 'tensor<4xf32>' here}}
+      %y = te.all_reduce %z group 0 : tensor<4xf32>
+    }
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 2>, #te.group<id = 1, name = "dp", axis = "dp", size = 2>]} {
+  func.func @two_groups(%x: tensor<8xf32>, %flag: i1) {
+    // expected-note @below {{the branch is here}}
+    scf.if %flag {
+      // expected-error @below {{to run the same collectives, but 'te.all_reduce' of 'tensor<8xf32>' is on one side only}}
+      %y = te.all_reduce %x group 0 : tensor<8xf32>
+    } else {
+      // expected-note @below {{the other side runs 'te.all_reduce' of 'tensor<8xf32>' here}}
+      %y = te.all_reduce %x group 1 : tensor<8xf32>
+    }
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 2>]} {
+  func.func @unknown_start(%x: tensor<8xf32>, %n: index) {
+    %zero = arith.constant 0 : index
+    %one = arith.constant 1 : index
+    %two = arith.constant 2 : index
+    // expected-error @below {{expected a loop with collectives to have bounds that are known of every rank}}
+    scf.for %i = %n to %two step %one {
+      %y = te.all_reduce %x group 0 : tensor<8xf32>
+    }
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 2>]} {
+  func.func @unknown_step(%x: tensor<8xf32>, %n: index) {
+    %zero = arith.constant 0 : index
+    %one = arith.constant 1 : index
+    %two = arith.constant 2 : index
+    // expected-error @below {{expected a loop with collectives to have bounds that are known of every rank}}
+    scf.for %i = %one to %two step %n {
+      %y = te.all_reduce %x group 0 : tensor<8xf32>
+    }
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 2>]} {
+  func.func @no_step(%x: tensor<8xf32>, %n: index) {
+    %zero = arith.constant 0 : index
+    %one = arith.constant 1 : index
+    %two = arith.constant 2 : index
+    // expected-error @below {{expected a loop with collectives to have bounds that are known of every rank}}
+    scf.for %i = %one to %two step %zero {
+      %y = te.all_reduce %x group 0 : tensor<8xf32>
+    }
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 2>]} {
+  func.func @in_another_region(%x: tensor<8xf32>, %flag: i1) {
+    // expected-error @below {{expected collectives in no control flow except 'scf.if', 'scf.for' and calls, but got them in 'scf.while'}}
+    scf.while : () -> () {
+      %y = te.all_reduce %x group 0 : tensor<8xf32>
+      scf.condition(%flag)
+    } do {
+      scf.yield
+    }
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 2>]} {
+  func.func @calls_itself(%x: tensor<8xf32>) {
+    // expected-error @below {{expected calls not to nest deeper than 64}}
+    call @calls_itself(%x) : (tensor<8xf32>) -> ()
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 2>]} {
+  func.func @wrong_side(%x: tensor<8xf32>, %n: index, %flag: i1) {
+    %zero = arith.constant 0 : index
+    %one = arith.constant 1 : index
+    %true = arith.constant true
+    scf.if %flag {
+      // expected-error @below {{expected a loop with collectives to have bounds that are known of every rank}}
+      scf.for %i = %zero to %n step %one {
+        %y = te.all_reduce %x group 0 : tensor<8xf32>
+      }
+    }
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 2>]} {
+  func.func @wrong_other_side(%x: tensor<8xf32>, %n: index, %flag: i1) {
+    %zero = arith.constant 0 : index
+    %one = arith.constant 1 : index
+    %true = arith.constant true
+    scf.if %flag {
+    } else {
+      // expected-error @below {{expected a loop with collectives to have bounds that are known of every rank}}
+      scf.for %i = %zero to %n step %one {
+        %y = te.all_reduce %x group 0 : tensor<8xf32>
+      }
+    }
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 2>]} {
+  func.func @wrong_known_side(%x: tensor<8xf32>, %n: index, %flag: i1) {
+    %zero = arith.constant 0 : index
+    %one = arith.constant 1 : index
+    %true = arith.constant true
+    scf.if %true {
+      // expected-error @below {{expected a loop with collectives to have bounds that are known of every rank}}
+      scf.for %i = %zero to %n step %one {
+        %y = te.all_reduce %x group 0 : tensor<8xf32>
+      }
+    }
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 2>]} {
+  func.func @wrong_loop(%x: tensor<8xf32>, %n: index, %flag: i1) {
+    %zero = arith.constant 0 : index
+    %one = arith.constant 1 : index
+    %true = arith.constant true
+    scf.for %j = %zero to %one step %one {
+      // expected-error @below {{expected a loop with collectives to have bounds that are known of every rank}}
+      scf.for %i = %zero to %n step %one {
+        %y = te.all_reduce %x group 0 : tensor<8xf32>
+      }
+    }
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 2>]} {
+  func.func @too_many(%x: tensor<8xf32>) {
+    %zero = arith.constant 0 : index
+    %one = arith.constant 1 : index
+    %many = arith.constant 1048577 : index
+    scf.for %i = %zero to %many step %one {
+      // expected-error @below {{expected a step to have at most 1048576 collectives}}
+      %y = te.all_reduce %x group 0 : tensor<8xf32>
+    }
+    return
+  }
+}
+
+// -----
+
+// Collectives of one rank wait for nobody, but there are too many passes to follow.
+module attributes {te.groups = [#te.group<id = 0, name = "one", axis = "one", size = 1>]} {
+  func.func @too_long(%x: tensor<8xf32>) {
+    %zero = arith.constant 0 : index
+    %one = arith.constant 1 : index
+    %many = arith.constant 4611686018427387904 : index
+    scf.for %i = %zero to %many step %one {
+      // expected-error @below {{expected loops with collectives to run at most 4194304 ops}}
+      %y = te.all_reduce %x group 0 : tensor<8xf32>
+    }
+    return
+  }
+}

@@ -54,3 +54,46 @@ module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size
     }
   }
 }
+
+// Both sides of a branch that nobody knows run the same; a loop without
+// collectives may have any bounds, and functions may be declared only.
+// CHECK-LABEL: @unknown
+module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 2>, #te.group<id = 1, name = "one", axis = "one", size = 1>]} {
+  func.func private @declared(tensor<8xf32>)
+  func.func private @declared_too()
+  func.func @unknown(%x: tensor<8xf32>, %flag: i1, %n: index) -> tensor<8xf32> {
+    %zero = arith.constant 0 : index
+    %one = arith.constant 1 : index
+    call @declared_too() : () -> ()
+    %y = scf.if %flag -> tensor<8xf32> {
+      %a = te.all_reduce %x group 0 : tensor<8xf32>
+      scf.yield %a : tensor<8xf32>
+    } else {
+      %b = arith.negf %x : tensor<8xf32>
+      %c = te.all_reduce %b group 0 : tensor<8xf32>
+      scf.yield %c : tensor<8xf32>
+    }
+    %z = scf.for %i = %zero to %n step %one iter_args(%s = %y) -> tensor<8xf32> {
+      %t = arith.negf %s : tensor<8xf32>
+      scf.yield %t : tensor<8xf32>
+    }
+    scf.if %flag {
+      %alone = te.all_reduce %x group 1 : tensor<8xf32>
+    }
+    return %z : tensor<8xf32>
+  }
+}
+
+// A loop whose next index is no number ends.
+// CHECK-LABEL: @last_index
+module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 2>]} {
+  func.func @last_index(%x: tensor<8xf32>) {
+    %start = arith.constant 9223372036854775800 : index
+    %end = arith.constant 9223372036854775807 : index
+    %step = arith.constant 100 : index
+    scf.for %i = %start to %end step %step {
+      %y = te.all_reduce %x group 0 : tensor<8xf32>
+    }
+    return
+  }
+}
