@@ -13,7 +13,6 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Remarks.h"
-#include "llvm/ADT/SetVector.h"
 #include "llvm/Support/FormatVariadic.h"
 
 namespace mlir::te {
@@ -62,7 +61,9 @@ public:
       if (auto quantize = dyn_cast<QuantizeOpInterface>(user)) {
         if (!llvm::is_contained(casts, quantize))
           casts.push_back(quantize);
-      } else if (!isRowAmax(user)) {
+      } else if (isRowAmax(user)) {
+        amaxes.push_back(user);
+      } else {
         return llvm::formatv("'{0}' reads it", user->getName());
       }
     }
@@ -87,17 +88,14 @@ public:
   void move() {
     OpBuilder builder(op);
     Value sent = rowsSent(builder);
-    llvm::SmallSetVector<Operation *, 2> dead;
     for (QuantizeOpInterface quantize : casts) {
       SmallVector<Type> types;
       for (Value usage : quantize.getUsages())
         types.push_back(cast<ScaledType>(usage.getType()).getInGroups(0));
       Value amax;
-      if (Value given = quantize.getGivenAmax()) {
+      if (Value given = quantize.getGivenAmax())
         amax =
             AmaxRowsOp::create(builder, given.getLoc(), given.getType(), sent);
-        dead.insert(given.getDefiningOp());
-      }
       CastArgs args;
       args.givenAmax = amax;
       args.amaxEpsilon = quantize.getAmaxEpsilon().convertToFloat();
@@ -114,9 +112,8 @@ public:
       }
       quantize->erase();
     }
-    for (Operation *amax : dead)
-      if (amax->use_empty())
-        amax->erase();
+    for (Operation *amax : amaxes)
+      amax->erase();
     if (matrix != op.getY())
       matrix.getDefiningOp()->erase();
     op.erase();
@@ -199,6 +196,8 @@ private:
   AllToAllOp op;
   Value matrix;
   SmallVector<QuantizeOpInterface> casts;
+  /// Amaxes of rows that only the casts read.
+  SmallVector<Operation *> amaxes;
 };
 
 struct CastBeforeExchange final

@@ -63,3 +63,108 @@ func.func @read_elsewhere(%a: !dy, %b: !dy, %w: !w) -> (!dx, !dx) {
   %sum = arith.addf %p, %q : !dx
   return %sum, %p : !dx, !dx
 }
+
+// A GEMM that adds already, or that adds after it rounds, does not add the other one.
+// CHECK-LABEL: @adds_already
+// CHECK:         te.matmul %arg1, %arg2 accumulate %arg3
+// CHECK:         arith.addf
+func.func @adds_already(%a: !dy, %b: !dy, %w: !w, %c: !dx) -> !dx {
+  %p = te.matmul %a, %w contract = [1, 0] : !dy, !w -> !dx loc(#dgrad)
+  %q = te.matmul %b, %w accumulate %c : !dx contract = [1, 0] : !dy, !w -> !dx loc(#dgrad)
+  %sum = arith.addf %p, %q : !dx
+  return %sum : !dx
+}
+
+// CHECK-LABEL: @has_bias
+// CHECK-NOT:     accumulate
+// CHECK:         arith.addf
+func.func @has_bias(%a: !dy, %b: !dy, %w: !w, %c: tensor<128xbf16>) -> !dx {
+  %p = te.matmul %a, %w contract = [1, 0] : !dy, !w -> !dx loc(#dgrad)
+  %q = te.matmul %b, %w bias %c : tensor<128xbf16> contract = [1, 0] : !dy, !w -> !dx loc(#dgrad)
+  %sum = arith.addf %p, %q : !dx
+  return %sum : !dx
+}
+
+!q = !te.scaled<64x256xf8E5M2, block_1x128, pow2, contract = 1>
+!v = !te.scaled<128x256xf8E4M3FN, block_128x128, pow2, contract = 1>
+!u = !te.scaled<128x256xf8E4M3FN, block_1x128, pow2, contract = 1>
+!p = !te.scaled<64x256xf8E4M3FN, block_128x128, pow2, contract = 1>
+
+// CHECK-LABEL: @block_scales
+// CHECK-NOT:     accumulate
+// CHECK:         arith.addf
+// CHECK-NOT:     accumulate
+// CHECK:         arith.addf
+func.func @block_scales(%a: !q, %w: !v, %b: !p, %u: !u) -> (!dx, !dx) {
+  %p = te.scaled_matmul %a, %w fast_accumulation = false : !q, !v -> !dx loc(#dgrad)
+  %q = te.scaled_matmul %a, %w fast_accumulation = false : !q, !v -> !dx loc(#dgrad)
+  %sum = arith.addf %p, %q : !dx
+  %r = te.scaled_matmul %b, %u fast_accumulation = false : !p, !u -> !dx loc(#dgrad)
+  %s = te.scaled_matmul %b, %u fast_accumulation = false : !p, !u -> !dx loc(#dgrad)
+  %sum2 = arith.addf %r, %s : !dx
+  return %sum, %sum2 : !dx, !dx
+}
+
+// GEMMs of two sizes, cut to one.
+// CHECK-LABEL: @other_sizes
+// CHECK-NOT:     accumulate
+// CHECK:         arith.addf
+func.func @other_sizes(%a: !dy, %b: tensor<80x256xbf16>, %w: !w) -> tensor<60x128xbf16> {
+  %p = te.matmul %a, %w contract = [1, 0] : !dy, !w -> !dx loc(#dgrad)
+  %x = tensor.extract_slice %p[0, 0] [60, 128] [1, 1] : !dx to tensor<60x128xbf16>
+  %q = te.matmul %b, %w contract = [1, 0] : tensor<80x256xbf16>, !w -> tensor<80x128xbf16> loc(#dgrad)
+  %y = tensor.extract_slice %q[0, 0] [60, 128] [1, 1] : tensor<80x128xbf16> to tensor<60x128xbf16>
+  %sum = arith.addf %x, %y : tensor<60x128xbf16>
+  return %sum : tensor<60x128xbf16>
+}
+
+// CHECK-LABEL: @other_steps
+// CHECK-NOT:     accumulate
+// CHECK:         arith.addf
+func.func @other_steps(%a: !dy, %b: !dy, %w: !w) -> tensor<32x128xbf16> {
+  %p = te.matmul %a, %w contract = [1, 0] : !dy, !w -> !dx loc(#dgrad)
+  %x = tensor.extract_slice %p[0, 0] [32, 128] [2, 1] : !dx to tensor<32x128xbf16>
+  %q = te.matmul %b, %w contract = [1, 0] : !dy, !w -> !dx loc(#dgrad)
+  %y = tensor.extract_slice %q[0, 0] [32, 128] [1, 1] : !dx to tensor<32x128xbf16>
+  %sum = arith.addf %x, %y : tensor<32x128xbf16>
+  return %sum : tensor<32x128xbf16>
+}
+
+// CHECK-LABEL: @one_is_cut
+// CHECK-NOT:     accumulate
+// CHECK:         arith.addf
+func.func @one_is_cut(%a: tensor<80x256xbf16>, %b: !dy, %w: !w) -> !dx {
+  %p = te.matmul %a, %w contract = [1, 0] : tensor<80x256xbf16>, !w -> tensor<80x128xbf16> loc(#dgrad)
+  %x = tensor.extract_slice %p[0, 0] [64, 128] [1, 1] : tensor<80x128xbf16> to !dx
+  %q = te.matmul %b, %w contract = [1, 0] : !dy, !w -> !dx loc(#dgrad)
+  %sum = arith.addf %x, %q : !dx
+  return %sum : !dx
+}
+
+// CHECK-LABEL: @part_read_elsewhere
+// CHECK-NOT:     accumulate
+// CHECK:         arith.addf
+func.func @part_read_elsewhere(%a: !dy, %b: !dy, %w: !w) -> (tensor<60x128xbf16>, tensor<60x128xbf16>) {
+  %p = te.matmul %a, %w contract = [1, 0] : !dy, !w -> !dx loc(#dgrad)
+  %x = tensor.extract_slice %p[0, 0] [60, 128] [1, 1] : !dx to tensor<60x128xbf16>
+  %q = te.matmul %b, %w contract = [1, 0] : !dy, !w -> !dx loc(#dgrad)
+  %y = tensor.extract_slice %q[0, 0] [60, 128] [1, 1] : !dx to tensor<60x128xbf16>
+  %sum = arith.addf %x, %y : tensor<60x128xbf16>
+  return %sum, %y : tensor<60x128xbf16>, tensor<60x128xbf16>
+}
+
+// CHECK-LABEL: @in_a_branch
+// CHECK-NOT:     accumulate
+// CHECK:         arith.addf
+func.func @in_a_branch(%c: i1, %a: !dy, %b: !dy, %w: !w) -> !dx {
+  %p = te.matmul %a, %w contract = [1, 0] : !dy, !w -> !dx loc(#dgrad)
+  %y = scf.if %c -> !dx {
+    %q = te.matmul %b, %w contract = [1, 0] : !dy, !w -> !dx loc(#dgrad)
+    %sum = arith.addf %p, %q : !dx
+    scf.yield %sum : !dx
+  } else {
+    %z = arith.constant dense<0.0> : !dx
+    scf.yield %z : !dx
+  }
+  return %y : !dx
+}

@@ -123,3 +123,129 @@ module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size
     return %q : !te.scaled<64x96xf4E2M1FN, nv_1x16, row_scaled, contract = 1>
   }
 }
+
+// -----
+
+// What is sent to a rank, and received from it, may be one run of rows without groups.
+// CHECK-LABEL: func.func @one_group_received
+// CHECK: te.quantize %{{.*}} -> !te.scaled<128x96xf8E4M3FN, mx_1x32, contract = 1>
+// CHECK: te.all_to_all %{{.*}} group 0 split 0 concat 0 : !te.scaled
+// CHECK-LABEL: func.func @one_group_sent
+// CHECK: te.quantize %{{.*}} -> !te.scaled<128x96xf8E4M3FN, mx_1x32, contract = 1>
+// CHECK: te.all_to_all %{{.*}} group 0 split 0 concat 0 : !te.scaled
+module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size = 2>]} {
+  func.func @one_group_received(%x: tensor<2x64x96xbf16>) -> !te.scaled<128x96xf8E4M3FN, mx_1x32, contract = 1> {
+    %y = te.all_to_all %x group 0 split 0 concat 1 : tensor<2x64x96xbf16> -> tensor<1x128x96xbf16>
+    %m = tensor.collapse_shape %y [[0, 1], [2]] : tensor<1x128x96xbf16> into tensor<128x96xbf16>
+    %q = te.quantize %m : tensor<128x96xbf16> -> !te.scaled<128x96xf8E4M3FN, mx_1x32, contract = 1>
+    return %q : !te.scaled<128x96xf8E4M3FN, mx_1x32, contract = 1>
+  }
+  func.func @one_group_sent(%x: tensor<1x128x96xbf16>) -> !te.scaled<128x96xf8E4M3FN, mx_1x32, contract = 1> {
+    %y = te.all_to_all %x group 0 split 1 concat 0 : tensor<1x128x96xbf16> -> tensor<2x64x96xbf16>
+    %m = tensor.collapse_shape %y [[0, 1], [2]] : tensor<2x64x96xbf16> into tensor<128x96xbf16>
+    %q = te.quantize %m : tensor<128x96xbf16> -> !te.scaled<128x96xf8E4M3FN, mx_1x32, contract = 1>
+    return %q : !te.scaled<128x96xf8E4M3FN, mx_1x32, contract = 1>
+  }
+}
+
+// -----
+
+// Casts that other rows, other groups or an earlier step decide about stay where they are.
+// REMARK: Reason="4 groups are received, but a cast has 2"
+// REMARK: Reason="the exchange has no groups, but a cast has"
+// REMARK: Reason="rows of several groups are received, but a cast has none"
+// REMARK: Reason="rows of several groups are received, but a cast has none"
+// REMARK: Reason="a cast is stochastic or cached, or measures its tensor"
+// REMARK: Reason="no cast reads it"
+// REMARK: Reason="it is not a matrix of rows"
+// REMARK: Reason="it is not a matrix of rows"
+// REMARK: Reason="it is not a matrix of rows"
+// REMARK: Reason="it is not a matrix of rows"
+// REMARK: Reason="'te.amax_rows' reads it"
+// REMARK-NOT: Reason
+// CHECK-LABEL: func.func @other_groups
+// CHECK-NOT: te.all_to_all {{.*}} : !te.scaled
+module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size = 2>, #te.group<id = 1, name = "one", axis = "one", size = 1>]} {
+  func.func @other_groups(%x: tensor<8x64x256xbf16>, %sizes: tensor<2xi32>) -> !te.scaled<512x256xf8E4M3FN, block_1x128, pow2, contract = 1, groups = 2> {
+    %y = te.all_to_all %x group 0 split 0 concat 1 : tensor<8x64x256xbf16> -> tensor<4x128x256xbf16>
+    %m = tensor.collapse_shape %y [[0, 1], [2]] : tensor<4x128x256xbf16> into tensor<512x256xbf16>
+    %q = te.grouped_quantize %m sizes %sizes {alignment = 128 : i64} : tensor<512x256xbf16> -> !te.scaled<512x256xf8E4M3FN, block_1x128, pow2, contract = 1, groups = 2>
+    return %q : !te.scaled<512x256xf8E4M3FN, block_1x128, pow2, contract = 1, groups = 2>
+  }
+  func.func @groups_of_cast(%x: tensor<512x256xbf16>, %sizes: tensor<2xi32>) -> !te.scaled<512x256xf8E4M3FN, block_1x128, pow2, contract = 1, groups = 2> {
+    %y = te.all_to_all %x group 0 split 0 concat 0 : tensor<512x256xbf16> -> tensor<512x256xbf16>
+    %q = te.grouped_quantize %y sizes %sizes {alignment = 128 : i64} : tensor<512x256xbf16> -> !te.scaled<512x256xf8E4M3FN, block_1x128, pow2, contract = 1, groups = 2>
+    return %q : !te.scaled<512x256xf8E4M3FN, block_1x128, pow2, contract = 1, groups = 2>
+  }
+  func.func @groups_received(%x: tensor<4x64x96xbf16>) -> !te.scaled<256x96xf8E4M3FN, mx_1x32, contract = 1> {
+    %y = te.all_to_all %x group 0 split 0 concat 1 : tensor<4x64x96xbf16> -> tensor<2x128x96xbf16>
+    %m = tensor.collapse_shape %y [[0, 1], [2]] : tensor<2x128x96xbf16> into tensor<256x96xbf16>
+    %q = te.quantize %m : tensor<256x96xbf16> -> !te.scaled<256x96xf8E4M3FN, mx_1x32, contract = 1>
+    return %q : !te.scaled<256x96xf8E4M3FN, mx_1x32, contract = 1>
+  }
+  func.func @groups_sent(%x: tensor<2x128x96xbf16>) -> !te.scaled<256x96xf8E4M3FN, mx_1x32, contract = 1> {
+    %y = te.all_to_all %x group 0 split 1 concat 0 : tensor<2x128x96xbf16> -> tensor<4x64x96xbf16>
+    %m = tensor.collapse_shape %y [[0, 1], [2]] : tensor<4x64x96xbf16> into tensor<256x96xbf16>
+    %q = te.quantize %m : tensor<256x96xbf16> -> !te.scaled<256x96xf8E4M3FN, mx_1x32, contract = 1>
+    return %q : !te.scaled<256x96xf8E4M3FN, mx_1x32, contract = 1>
+  }
+  func.func @cached(%x: tensor<64x96xbf16>, %old: !te.scaled<64x96xf8E4M3FN, mx_1x32, contract = 1>, %skip: tensor<f32>) -> !te.scaled<64x96xf8E4M3FN, mx_1x32, contract = 1> {
+    %y = te.all_to_all %x group 0 split 0 concat 0 : tensor<64x96xbf16> -> tensor<64x96xbf16>
+    %q = te.quantize %y into %old unless %skip : tensor<64x96xbf16> -> !te.scaled<64x96xf8E4M3FN, mx_1x32, contract = 1>
+    return %q : !te.scaled<64x96xf8E4M3FN, mx_1x32, contract = 1>
+  }
+  func.func @no_cast(%x: tensor<64x96xbf16>) {
+    %y = te.all_to_all %x group 0 split 0 concat 0 : tensor<64x96xbf16> -> tensor<64x96xbf16>
+    return
+  }
+  func.func @read_as_groups_too(%x: tensor<8x64x96xbf16>) -> (tensor<4x128x96xbf16>, !te.scaled<512x96xf8E4M3FN, mx_1x32, contract = 1>) {
+    %y = te.all_to_all %x group 0 split 0 concat 1 : tensor<8x64x96xbf16> -> tensor<4x128x96xbf16>
+    %m = tensor.collapse_shape %y [[0, 1], [2]] : tensor<4x128x96xbf16> into tensor<512x96xbf16>
+    %q = te.quantize %m : tensor<512x96xbf16> -> !te.scaled<512x96xf8E4M3FN, mx_1x32, contract = 1>
+    return %y, %q : tensor<4x128x96xbf16>, !te.scaled<512x96xf8E4M3FN, mx_1x32, contract = 1>
+  }
+  func.func @row_for_each_group(%x: tensor<64x32x32xbf16>) -> !te.scaled<32x2048xf8E4M3FN, mx_1x32, contract = 1> {
+    %y = te.all_to_all %x group 0 split 0 concat 1 : tensor<64x32x32xbf16> -> tensor<32x64x32xbf16>
+    %m = tensor.collapse_shape %y [[0], [1, 2]] : tensor<32x64x32xbf16> into tensor<32x2048xbf16>
+    %q = te.quantize %m : tensor<32x2048xbf16> -> !te.scaled<32x2048xf8E4M3FN, mx_1x32, contract = 1>
+    return %q : !te.scaled<32x2048xf8E4M3FN, mx_1x32, contract = 1>
+  }
+  func.func @columns_sent(%x: tensor<4x64x192xbf16>) -> !te.scaled<512x96xf8E4M3FN, mx_1x32, contract = 1> {
+    %y = te.all_to_all %x group 0 split 2 concat 0 : tensor<4x64x192xbf16> -> tensor<8x64x96xbf16>
+    %m = tensor.collapse_shape %y [[0, 1], [2]] : tensor<8x64x96xbf16> into tensor<512x96xbf16>
+    %q = te.quantize %m : tensor<512x96xbf16> -> !te.scaled<512x96xf8E4M3FN, mx_1x32, contract = 1>
+    return %q : !te.scaled<512x96xf8E4M3FN, mx_1x32, contract = 1>
+  }
+  func.func @columns_received(%x: tensor<8x64x96xbf16>) -> !te.scaled<256x192xf8E4M3FN, mx_1x32, contract = 1> {
+    %y = te.all_to_all %x group 0 split 0 concat 2 : tensor<8x64x96xbf16> -> tensor<4x64x192xbf16>
+    %m = tensor.collapse_shape %y [[0, 1], [2]] : tensor<4x64x192xbf16> into tensor<256x192xbf16>
+    %q = te.quantize %m : tensor<256x192xbf16> -> !te.scaled<256x192xf8E4M3FN, mx_1x32, contract = 1>
+    return %q : !te.scaled<256x192xf8E4M3FN, mx_1x32, contract = 1>
+  }
+  func.func @amaxes_read(%x: tensor<64x96xbf16>) -> (tensor<64xf32>, !te.scaled<64x96xf8E4M3FN, mx_1x32, contract = 1>) {
+    %y = te.all_to_all %x group 0 split 0 concat 0 : tensor<64x96xbf16> -> tensor<64x96xbf16>
+    %a = te.amax_rows %y : tensor<64x96xbf16> -> tensor<64xf32>
+    %q = te.quantize %y : tensor<64x96xbf16> -> !te.scaled<64x96xf8E4M3FN, mx_1x32, contract = 1>
+    return %a, %q : tensor<64xf32>, !te.scaled<64x96xf8E4M3FN, mx_1x32, contract = 1>
+  }
+  func.func @one_rank(%x: tensor<64x96xbf16>) -> !te.scaled<64x96xf8E4M3FN, mx_1x32, contract = 1> {
+    %y = te.all_to_all %x group 1 split 0 concat 0 : tensor<64x96xbf16> -> tensor<64x96xbf16>
+    %q = te.quantize %y : tensor<64x96xbf16> -> !te.scaled<64x96xf8E4M3FN, mx_1x32, contract = 1>
+    return %q : !te.scaled<64x96xf8E4M3FN, mx_1x32, contract = 1>
+  }
+}
+
+// -----
+
+// Amaxes that nothing reads are computed of no exchanged tensor.
+// CHECK-LABEL: func.func @amaxes_unread
+// CHECK-NOT: te.amax_rows
+// CHECK: te.all_to_all %{{.*}} : !te.scaled
+module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size = 2>]} {
+  func.func @amaxes_unread(%x: tensor<64x96xbf16>) -> !te.scaled<64x96xf8E4M3FN, mx_1x32, contract = 1> {
+    %y = te.all_to_all %x group 0 split 0 concat 0 : tensor<64x96xbf16> -> tensor<64x96xbf16>
+    %a = te.amax_rows %y : tensor<64x96xbf16> -> tensor<64xf32>
+    %q = te.quantize %y : tensor<64x96xbf16> -> !te.scaled<64x96xf8E4M3FN, mx_1x32, contract = 1>
+    return %q : !te.scaled<64x96xf8E4M3FN, mx_1x32, contract = 1>
+  }
+}
