@@ -147,3 +147,14 @@ func.func @clamped(%dy: tensor<32x128xbf16>, %x: tensor<32x256xbf16>) -> (!te.sc
   %dq = te.quantize %dx : tensor<32x256xbf16> -> !te.scaled<32x256xf8E4M3FN, block_1x128, contract = 1>
   return %q, %dq : !te.scaled<32x128xf8E4M3FN, block_1x128, contract = 1>, !te.scaled<32x256xf8E4M3FN, block_1x128, contract = 1>
 }
+
+// One launch casts both gradients with one epsilon.
+// CHECK-LABEL: func.func @other_epsilon
+// CHECK-NOT: te.activation_backward_quantize
+func.func @other_epsilon(%dy: tensor<32x128xbf16>, %x: tensor<32x128xbf16>, %g: tensor<32x128xbf16>)
+    -> (!te.scaled<32x128xf8E4M3FN, block_1x128, contract = 1>, !te.scaled<32x128xf8E4M3FN, block_1x128, contract = 1>) {
+  %dx, %dg = te.activation_backward <swiglu> %dy, %x, %g : tensor<32x128xbf16>, tensor<32x128xbf16>, tensor<32x128xbf16> gate tensor<32x128xbf16>
+  %a = te.quantize %dx : tensor<32x128xbf16> -> !te.scaled<32x128xf8E4M3FN, block_1x128, contract = 1>
+  %b = te.quantize %dg {amax_epsilon = 1.0e-3 : f32} : tensor<32x128xbf16> -> !te.scaled<32x128xf8E4M3FN, block_1x128, contract = 1>
+  return %a, %b : !te.scaled<32x128xf8E4M3FN, block_1x128, contract = 1>, !te.scaled<32x128xf8E4M3FN, block_1x128, contract = 1>
+}

@@ -193,3 +193,55 @@ func.func @square(%x: tensor<4x4xf32>, %used: tensor<4xf32>) -> tensor<f32> {
   %3 = linalg.reduce { arith.addf } ins(%2 : tensor<4xf32>) outs(%none : tensor<f32>) dimensions = [0]
   return %3 : tensor<f32>
 }
+
+// -----
+
+// Attention within other documents leaves other rows at zero.
+// CHECK-LABEL: func.func @other_documents
+// CHECK: %[[O:.*]] = te.attention
+// CHECK: %[[READ:.*]] = te.zero_unused %[[O]]
+// CHECK: te.linear %[[READ]]
+func.func @other_documents(%x: tensor<32x64xbf16>, %w: tensor<64x64xbf16>, %documents: tensor<4xi32>, %others: tensor<4xi32>) -> tensor<32x64xbf16>
+    attributes {te.recipe = #te.recipe<float8_current_scaling>} {
+  %used = te.used_rows %documents : tensor<4xi32> -> tensor<32xf32>
+  %0 = te.zero_unused %x, %used : tensor<32x64xbf16>, tensor<32xf32>
+  %1 = te.attention %0, %0, %0 documents %others : tensor<4xi32> {heads = 2 : i64, kv_heads = 2 : i64, sequence = 32 : i64, causal}
+    : tensor<32x64xbf16>, tensor<32x64xbf16>
+  %2 = te.linear %1, %w : tensor<32x64xbf16>, tensor<64x64xbf16> -> tensor<32x64xbf16>
+  return %2 : tensor<32x64xbf16>
+}
+
+// -----
+
+// Columns of zeros are zeros, and columns of other values are not.
+// CHECK-LABEL: func.func @columns
+// CHECK: te.zero_unused %arg0
+// CHECK: %[[ZEROS:.*]] = tensor.extract_slice
+// CHECK-NEXT: te.linear %[[ZEROS]]
+// CHECK: %[[PART:.*]] = tensor.extract_slice
+// CHECK-NEXT: %[[READ:.*]] = te.zero_unused %[[PART]]
+// CHECK-NEXT: te.linear %[[READ]]
+func.func @columns(%x: tensor<32x64xbf16>, %used: tensor<32xf32>, %w: tensor<64x64xbf16>, %v: tensor<64x32xbf16>, %b: tensor<64xbf16>) -> (tensor<32x64xbf16>, tensor<32x64xbf16>)
+    attributes {te.recipe = #te.recipe<float8_current_scaling>} {
+  %0 = te.zero_unused %x, %used : tensor<32x64xbf16>, tensor<32xf32>
+  %1 = tensor.extract_slice %0[0, 32] [32, 32] [1, 1] : tensor<32x64xbf16> to tensor<32x32xbf16>
+  %2 = te.linear %1, %v : tensor<32x32xbf16>, tensor<64x32xbf16> -> tensor<32x64xbf16>
+  %3 = te.linear %0, %w bias %b : tensor<64xbf16> : tensor<32x64xbf16>, tensor<64x64xbf16> -> tensor<32x64xbf16>
+  %4 = tensor.extract_slice %3[0, 32] [32, 32] [1, 1] : tensor<32x64xbf16> to tensor<32x32xbf16>
+  %5 = te.linear %4, %v : tensor<32x32xbf16>, tensor<64x32xbf16> -> tensor<32x64xbf16>
+  return %2, %5 : tensor<32x64xbf16>, tensor<32x64xbf16>
+}
+
+// -----
+
+// Rows that move are other rows.
+// CHECK-LABEL: func.func @moved_rows
+// CHECK: te.zero_unused
+// CHECK-NOT: te.zero_unused
+func.func @moved_rows(%x: tensor<32x64xbf16>, %used: tensor<32xf32>, %w: tensor<64x64xbf16>) -> tensor<16x64xbf16>
+    attributes {te.recipe = #te.recipe<float8_current_scaling>} {
+  %0 = te.zero_unused %x, %used : tensor<32x64xbf16>, tensor<32xf32>
+  %1 = tensor.extract_slice %0[0, 0] [16, 64] [2, 1] : tensor<32x64xbf16> to tensor<16x64xbf16>
+  %2 = te.linear %1, %w : tensor<16x64xbf16>, tensor<64x64xbf16> -> tensor<16x64xbf16>
+  return %2 : tensor<16x64xbf16>
+}
