@@ -14,7 +14,7 @@ environment names it: TE_MUTANT=17:not negates predicate 17, and 17:true and
 'run' first runs each test once to find which predicates it evaluates and to what
 (again only if the test or the build changed). Of all mutants it then takes a random
 sample, and runs the tests that can notice one, the quickest first, until one fails.
-A process of a mutant that uses the processor for longer than 20 seconds is ended by a
+A process of a mutant that uses the processor for longer than 10 seconds is ended by a
 signal, which is a failure. A mutant that no test evaluates is alive. What is alive is
 printed with its place; build/mutants/results.json has all results.
 """
@@ -61,16 +61,19 @@ def build(_):
     for old in SOURCE.rglob("*"):
         if old.is_file() and str(old.relative_to(SOURCE)) not in names and old.name != "te_mutant.h":
             old.unlink()
-    found = []
+    found, first = {}, 1000
     for name in names:
         data = (ROOT / name).read_bytes()
         if name.startswith(FOLDERS) and name.endswith(".cpp"):
-            text, lines = rewrite(data.decode(), len(found) + 1)
-            found += [[name, *line] for line in lines]
+            # Each source has 1,000 numbers, so that a change of it moves no others.
+            text, lines = rewrite(data.decode(), first)
+            assert len(lines) <= 1000, name
+            found.update({first + i: [name, *line] for i, line in enumerate(lines)})
+            first += 1000
             data = text.encode()
         write(SOURCE / name, data)
         os.chmod(SOURCE / name, (ROOT / name).stat().st_mode)
-    write(SOURCE / "include/te_mutant.h", HEADER.replace("TE_MUTANTS", str(len(found))).encode())
+    write(SOURCE / "include/te_mutant.h", HEADER.replace("TE_MUTANTS", str(first)).encode())
     write(FOLDER / "predicates.json", json.dumps(found, indent=0).encode())
     print(f"{len(found)} predicates")
     options = ["-DTE_CUDA=OFF", "-DTE_MPI=OFF", "-DCMAKE_BUILD_TYPE=None", "-DCMAKE_CXX_FLAGS=-O1 -w"]
@@ -177,9 +180,14 @@ def run(options):
     for number, result in tests.items():
         for line in result["seen"]:
             observers[line].append(number)
-    mutants = [f"{i + 1}:{c}" for i, place in enumerate(places) for c in options.changes.split(",")]
+    mutants = [
+        f"{number}:{change}"
+        for number, (file, _, _) in places.items()
+        for change in options.changes.split(",")
+        if re.search(options.only, file)
+    ]
     random.Random(options.seed).shuffle(mutants)
-    mutants = [m for m in mutants if re.search(options.only, places[int(m.split(":")[0]) - 1][0])][: options.sample]
+    mutants = mutants[: options.sample]
     results, tasks = load("results.json"), []
     for mutant in mutants:
         number, change = mutant.split(":")
@@ -198,7 +206,7 @@ def run(options):
     evaluated = {mutant: bool(candidates) for mutant, candidates in tasks}
     for mutant in sorted((m for m in mutants if not results[m]), key=lambda m: int(m.split(":")[0])):
         number, change = mutant.split(":")
-        file, line, text = places[int(number) - 1]
+        file, line, text = places[number]
         print(f"{file}:{line}: {mutant}{'' if evaluated[mutant] else ' (never evaluated)'}: {text}")
     killed = sum(results[mutant] is not None for mutant in mutants)
     print(f"{killed} of {len(mutants)} mutants are killed: {100 * killed / max(1, len(mutants)):.1f} %")

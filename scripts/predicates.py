@@ -27,14 +27,14 @@ struct TeMutant {
       return;
     number = std::atoi(chosen);
     change = std::strchr(chosen, ':')[1];
-    const rlimit limit = {20, 20}; // Seconds: a loop that does not end any more.
+    const rlimit limit = {10, 10}; // Seconds: a loop that does not end any more.
     setrlimit(RLIMIT_CPU, &limit);
   }
 };
 
 inline bool te_mutant(int number, bool value) {
   static const TeMutant mutant;
-  static std::atomic<unsigned char> seen[TE_MUTANTS + 1];
+  static std::atomic<unsigned char> seen[TE_MUTANTS];
   const unsigned char bit = value ? 2 : 1;
   if (mutant.log >= 0 && !(seen[number].fetch_or(bit) & bit)) {
     char line[16];

@@ -75,7 +75,7 @@ if compiler:
     with tempfile.TemporaryDirectory() as folder:
         source, program, log = (pathlib.Path(folder, name) for name in ("a.cpp", "a.out", "log"))
         source.write_text(rewritten)
-        pathlib.Path(folder, "te_mutant.h").write_text(predicates.HEADER.replace("TE_MUTANTS", str(len(names))))
+        pathlib.Path(folder, "te_mutant.h").write_text(predicates.HEADER.replace("TE_MUTANTS", str(len(names) + 1)))
         subprocess.run([compiler, "-std=c++20", "-w", source, "-o", program], check=True)
 
         def returned(**environment):

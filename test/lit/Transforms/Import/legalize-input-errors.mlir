@@ -191,3 +191,77 @@ func.func @results(%x: tensor<4194304x1xbf16>, %w: tensor<4194304x1xbf16>) {
   %y = te.linear %x, %w : tensor<4194304x1xbf16>, tensor<4194304x1xbf16> -> tensor<4194304x4194304xbf16>
   return
 }
+
+// -----
+
+func.func @slices_at_an_index(%x: tensor<4x8xf32>, %l: tensor<8xi32>) -> tensor<2x8xf32> {
+  // expected-error @below {{expected a result of 'arith.constant' to be a tensor of static shape, but got 'index'}}
+  %i = arith.constant 1 : index
+  // expected-error @below {{expected a tensor.extract_slice with constant offsets and sizes, strides of 1 and no dropped dimensions, but got one of 'tensor<4x8xf32>'}}
+  %s = tensor.extract_slice %x[%i, 0] [2, 8] [1, 1] : tensor<4x8xf32> to tensor<2x8xf32>
+  return %s : tensor<2x8xf32>
+}
+
+// -----
+
+// Sums of something else than the elements.
+func.func @other_sums(%x: tensor<4x8xf32>, %z: tensor<4x8xf32>) -> tensor<4xf32> {
+  %zero = arith.constant dense<0.0> : tensor<4xf32>
+  // expected-error @below {{to add all elements}}
+  %a = linalg.reduce ins(%x : tensor<4x8xf32>) outs(%zero : tensor<4xf32>) dimensions = [1] (%in: f32, %sum: f32) {
+    %s = arith.addf %in, %sum : f32
+    %t = arith.negf %s : f32
+    linalg.yield %t : f32
+  }
+  // expected-error @below {{to add all elements}}
+  %b = linalg.reduce ins(%x : tensor<4x8xf32>) outs(%zero : tensor<4xf32>) dimensions = [1] (%in: f32, %sum: f32) {
+    %s = arith.addf %in, %sum : f32
+    linalg.yield %in : f32
+  }
+  // expected-error @below {{to add all elements}}
+  %c = linalg.reduce ins(%x : tensor<4x8xf32>) outs(%zero : tensor<4xf32>) dimensions = [1] (%in: f32, %sum: f32) {
+    %s = arith.addf %in, %in : f32
+    linalg.yield %s : f32
+  }
+  // expected-error @below {{to add all elements}}
+  %d = linalg.reduce ins(%x : tensor<4x8xf32>) outs(%zero : tensor<4xf32>) dimensions = [1] (%in: f32, %sum: f32) {
+    %s = arith.addf %sum, %sum : f32
+    linalg.yield %s : f32
+  }
+  // expected-error @below {{to add all elements}}
+  %e:2 = linalg.reduce ins(%x, %z : tensor<4x8xf32>, tensor<4x8xf32>) outs(%zero, %zero : tensor<4xf32>, tensor<4xf32>) dimensions = [1] (%in: f32, %other: f32, %sum: f32, %second: f32) {
+    %s = arith.addf %in, %other : f32
+    linalg.yield %s, %s : f32, f32
+  }
+  return %c : tensor<4xf32>
+}
+
+// -----
+
+func.func @constants() -> tensor<4xf32> {
+  // expected-error @below {{expected a constant tensor to hold one float in every element, or i32; pass others as arguments}}
+  %a = arith.constant dense<[1.0, 2.0, 3.0, 4.0]> : tensor<4xf32>
+  return %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @below {{expected '@declared' to have a body of one block, but it has 0}}
+func.func private @declared(tensor<4xf32>) -> tensor<4xf32>
+func.func @calls_declared(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @below {{expected '@declared' to have a body of one block, to inline it}}
+  %y = call @declared(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+
+// -----
+
+func.func @comparison_selected(%x: tensor<4xf32>) -> tensor<4xi1> {
+  // expected-error @below {{expected an arith.cmpf to be only the condition of an arith.select, but 'arith.select' reads it}}
+  %c = arith.cmpf ogt, %x, %x : tensor<4xf32>
+  // expected-error @below {{expected an arith.cmpf to be only the condition}}
+  %d = arith.cmpf olt, %x, %x : tensor<4xf32>
+  // expected-error @below {{expected a result of 'arith.select' to have elements of bf16, f16, f32 or i32, but got 'tensor<4xi1>'}}
+  %s = arith.select %c, %c, %d : tensor<4xi1>, tensor<4xi1>
+  return %s : tensor<4xi1>
+}

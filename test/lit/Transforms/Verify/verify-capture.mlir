@@ -222,3 +222,31 @@ func.func @allocation() -> !llvm.ptr {
   %m = llvm.alloca %four x f32 : (i32) -> !llvm.ptr
   return %m : !llvm.ptr
 }
+
+// -----
+
+// A state without a name, and one that is not returned, have the same bits in every replay.
+func.func @without_name(%dy: tensor<256x512xbf16>, %amax: tensor<f32>, %rng: tensor<2xi32>) -> tensor<2xi32> {
+  // expected-error @below {{expected in a captured step random bits to come from a state that the step takes and returns advanced; every replay would draw the same ones, but got 'te.quantize'}}
+  %q = te.quantize %dy amax %amax rng %rng : tensor<256x512xbf16> -> !te.scaled<256x512xf4E2M1FN, nv_1x16, contract = 1>
+  %next = te.rng_advance %rng
+  return %next : tensor<2xi32>
+}
+
+// -----
+
+func.func @not_returned(%dy: tensor<256x512xbf16>, %amax: tensor<f32>, %rng: tensor<2xi32> {te.name = "rng"}) {
+  // expected-error @below {{random bits to come from a state that the step takes and returns advanced}}
+  %q = te.quantize %dy amax %amax rng %rng : tensor<256x512xbf16> -> !te.scaled<256x512xf4E2M1FN, nv_1x16, contract = 1>
+  %next = te.rng_advance %rng
+  return
+}
+
+// -----
+
+func.func @constant_state(%dy: tensor<256x512xbf16>, %amax: tensor<f32>) {
+  %rng = arith.constant dense<1> : tensor<2xi32>
+  // expected-error @below {{random bits to come from a state that the step takes and returns advanced}}
+  %q = te.quantize %dy amax %amax rng %rng : tensor<256x512xbf16> -> !te.scaled<256x512xf4E2M1FN, nv_1x16, contract = 1>
+  return
+}
