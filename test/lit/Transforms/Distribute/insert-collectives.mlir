@@ -77,4 +77,74 @@ func.func @one_rank(%x: tensor<16x4xbf16>, %w: tensor<8x4xbf16>, %b: tensor<8xbf
   return %y : tensor<16x8xbf16>
 }
 
+// A sum that is widened afterwards is computed in f32, and so is a GEMM that only the sum reads.
+// CHECK-LABEL: @widened
+// CHECK: %[[DW:.*]] = te.linear_wgrad {{.*}} -> tensor<8x4xf32>
+// CHECK-NEXT: te.all_reduce %[[DW]] group 0 : tensor<8x4xf32>
+// CHECK-NOT: arith.extf
+// CHECK: return
+func.func @widened(%x: tensor<16x4xbf16>, %dy: tensor<16x8xbf16>) -> tensor<8x4xf32> {
+  %dw = te.linear_wgrad %dy, %x : tensor<16x8xbf16>, tensor<16x4xbf16> -> tensor<8x4xbf16>
+  %sum = te.all_reduce %dw group 0 : tensor<8x4xbf16>
+  %wide = arith.extf %sum : tensor<8x4xbf16> to tensor<8x4xf32>
+  return %wide : tensor<8x4xf32>
+}
+
+// A GEMM that accumulates, or that has another reader, keeps its type.
+// CHECK-LABEL: @widened_accumulates
+// CHECK: %[[DW:.*]] = te.linear_wgrad {{.*}} accumulate {{.*}} -> tensor<8x4xbf16>
+// CHECK: %[[WIDE:.*]] = arith.extf %[[DW]]
+// CHECK: te.all_reduce %[[WIDE]] group 0 : tensor<8x4xf32>
+func.func @widened_accumulates(%x: tensor<16x4xbf16>, %dy: tensor<16x8xbf16>, %before: tensor<8x4xbf16>) -> tensor<8x4xf32> {
+  %dw = te.linear_wgrad %dy, %x accumulate %before : tensor<8x4xbf16> : tensor<16x8xbf16>, tensor<16x4xbf16> -> tensor<8x4xbf16>
+  %sum = te.all_reduce %dw group 0 : tensor<8x4xbf16>
+  %wide = arith.extf %sum : tensor<8x4xbf16> to tensor<8x4xf32>
+  return %wide : tensor<8x4xf32>
+}
+
+// CHECK-LABEL: @widened_read_twice
+// CHECK: %[[DW:.*]] = te.linear_wgrad {{.*}} -> tensor<8x4xbf16>
+// CHECK: %[[WIDE:.*]] = arith.extf %[[DW]]
+// CHECK: te.all_reduce %[[WIDE]] group 0 : tensor<8x4xf32>
+func.func @widened_read_twice(%x: tensor<16x4xbf16>, %dy: tensor<16x8xbf16>) -> (tensor<8x4xf32>, tensor<8x4xbf16>) {
+  %dw = te.linear_wgrad %dy, %x : tensor<16x8xbf16>, tensor<16x4xbf16> -> tensor<8x4xbf16>
+  %sum = te.all_reduce %dw group 0 : tensor<8x4xbf16>
+  %wide = arith.extf %sum : tensor<8x4xbf16> to tensor<8x4xf32>
+  return %wide, %dw : tensor<8x4xf32>, tensor<8x4xbf16>
+}
+
+// CHECK-LABEL: @widened_view_read_twice
+// CHECK: %[[DW:.*]] = te.linear_wgrad {{.*}} -> tensor<8x4xbf16>
+// CHECK: %[[FLAT:.*]] = tensor.collapse_shape %[[DW]]
+// CHECK: %[[WIDE:.*]] = arith.extf %[[FLAT]]
+// CHECK: te.all_reduce %[[WIDE]] group 0 : tensor<32xf32>
+func.func @widened_view_read_twice(%x: tensor<16x4xbf16>, %dy: tensor<16x8xbf16>) -> (tensor<32xf32>, tensor<32xbf16>) {
+  %dw = te.linear_wgrad %dy, %x : tensor<16x8xbf16>, tensor<16x4xbf16> -> tensor<8x4xbf16>
+  %flat = tensor.collapse_shape %dw [[0, 1]] : tensor<8x4xbf16> into tensor<32xbf16>
+  %sum = te.all_reduce %flat group 0 : tensor<32xbf16>
+  %wide = arith.extf %sum : tensor<32xbf16> to tensor<32xf32>
+  return %wide, %flat : tensor<32xf32>, tensor<32xbf16>
+}
+
+// A sum with another reader is rounded.
+// CHECK-LABEL: @rounded_sum
+// CHECK: te.all_reduce %{{.*}} group 0 : tensor<8x4xbf16>
+// CHECK: arith.extf
+func.func @rounded_sum(%x: tensor<8x4xbf16>) -> (tensor<8x4xf32>, tensor<8x4xbf16>) {
+  %sum = te.all_reduce %x group 0 : tensor<8x4xbf16>
+  %wide = arith.extf %sum : tensor<8x4xbf16> to tensor<8x4xf32>
+  return %wide, %sum : tensor<8x4xf32>, tensor<8x4xbf16>
+}
+
+// A group of one rank gathers nothing.
+// CHECK-LABEL: @one_rank_of_sequences
+// CHECK-NOT: te.all_gather
+// CHECK: te.linear_wgrad
+// CHECK-NOT: te.all_gather
+// CHECK: te.linear_wgrad
+func.func @one_rank_of_sequences(%x: tensor<16x4xbf16>, %dy: tensor<16x8xbf16>) -> (tensor<8x4xbf16>, tensor<8x4xbf16>) {
+  %column = te.linear_wgrad %dy, %x parallel <column, group = 1, sequence> : tensor<16x8xbf16>, tensor<16x4xbf16> -> tensor<8x4xbf16>
+  %row = te.linear_wgrad %dy, %x parallel <row, group = 1, sequence> : tensor<16x8xbf16>, tensor<16x4xbf16> -> tensor<8x4xbf16>
+  return %column, %row : tensor<8x4xbf16>, tensor<8x4xbf16>
+}
 }

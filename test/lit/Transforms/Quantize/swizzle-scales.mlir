@@ -25,6 +25,23 @@ func.func @per_tensor(%a: !q, %b: !q) -> tensor<128x128xbf16> {
   return %y : tensor<128x128xbf16>
 }
 
+!nv = !te.scaled<128x128xf4E2M1FN, nv_1x16, contract = 1>
+!sw = !te.scaled<128x128xf8E4M3FN, mx_1x32, swizzled, contract = 1>
+
+// CHECK-LABEL: func.func @nv(
+// CHECK-COUNT-2: te.swizzle_scales
+func.func @nv(%a: !nv, %b: !nv) -> tensor<128x128xbf16> {
+  %y = te.scaled_matmul %a, %b fast_accumulation = false : !nv, !nv -> tensor<128x128xbf16>
+  return %y : tensor<128x128xbf16>
+}
+
+// CHECK-LABEL: func.func @swizzled(
+// CHECK-NOT: te.swizzle_scales
+func.func @swizzled(%a: !sw, %b: !sw) -> tensor<128x128xbf16> {
+  %y = te.scaled_matmul %a, %b fast_accumulation = false : !sw, !sw -> tensor<128x128xbf16>
+  return %y : tensor<128x128xbf16>
+}
+
 // A value that is already swizzled does not change. A value that two GEMMs read
 // is swizzled once. The reference backend reads scales that are not swizzled.
 // STEP-LABEL: func.func @linears(
