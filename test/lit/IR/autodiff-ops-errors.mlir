@@ -50,3 +50,39 @@ func.func @residual_c1(%x: tensor<4xf32>) {
   %r = te.residual %x "" : tensor<4xf32>
   return
 }
+
+// -----
+
+func.func private @f(tensor<4xf32>) -> tensor<4xf32>
+func.func @vjp_c2_cotangents(%x: tensor<4xf32>, %d: tensor<8xf32>) {
+  // expected-error @below {{expected cotangents number 0 to be 'tensor<4xf32>', but got 'tensor<8xf32>'}}
+  %y, %dx = te.vjp @f(%x) cotangents(%d) wrt [0] : (tensor<4xf32>), (tensor<8xf32>) -> (tensor<4xf32>, tensor<4xf32>)
+  return
+}
+
+// -----
+
+func.func private @f(tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+func.func @vjp_c3_order(%x: tensor<4xf32>) {
+  // expected-error @below {{expected 'wrt' to be increasing argument numbers below 2, but got 0}}
+  %y, %da, %db = te.vjp @f(%x, %x) cotangents(%x) wrt [1, 0] : (tensor<4xf32>, tensor<4xf32>), (tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>)
+  return
+}
+
+// -----
+
+func.func private @f(tensor<4xf32>) -> tensor<4xf32>
+func.func @vjp_c3_range(%x: tensor<4xf32>) {
+  // expected-error @below {{expected 'wrt' to be increasing argument numbers below 1, but got 1}}
+  %y, %dx = te.vjp @f(%x) cotangents(%x) wrt [1] : (tensor<4xf32>), (tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
+  return
+}
+
+// -----
+
+func.func private @f(tensor<4xf32>) -> tensor<4xf32>
+func.func @vjp_c4_type(%x: tensor<4xf32>) {
+  // expected-error @below {{expected results number 1 to be 'tensor<4xf32>', but got 'tensor<8xf32>'}}
+  %y, %dx = te.vjp @f(%x) cotangents(%x) wrt [0] : (tensor<4xf32>), (tensor<4xf32>) -> (tensor<4xf32>, tensor<8xf32>)
+  return
+}

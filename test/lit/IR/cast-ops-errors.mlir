@@ -984,3 +984,33 @@ func.func @rescale_c1_stack(%q: !te.scaled<2x32x32xf8E4M3FN, per_tensor, contrac
   %r = te.rescale %q by %f : !te.scaled<2x32x32xf8E4M3FN, per_tensor, contract = 1> -> !te.scaled<2x32x32xf8E4M3FN, per_tensor, contract = 1>
   return
 }
+
+// -----
+
+// expected-error @below {{expected 'te.recipe' to be a #te.recipe<...>, but got "mxfp8"}}
+func.func private @recipe_text() attributes {te.recipe = "mxfp8"}
+
+// -----
+
+// expected-error @below {{expected 'te.backward_override' to be one of "none", "high_precision", "dequantized", but got 1 : i64}}
+func.func private @override_number() attributes {te.backward_override = 1}
+
+// -----
+
+// expected-error @below {{expected 'te.name' to be a string that is not empty, but got 1 : i64}}
+func.func private @argument_number(tensor<f32> {te.name = 1})
+
+// -----
+
+// expected-error @below {{expected an argument with 'te.init' to be a tensor of floats or integers, but got 'f32'}}
+func.func private @init_c2_scalar(f32 {te.init = 1.0 : f32})
+
+// -----
+
+// expected-error @below {{expected an argument with 'te.init' to be a tensor of floats or integers, but got 'tensor<4xcomplex<f32>>'}}
+func.func private @init_c2_complex(tensor<4xcomplex<f32>> {te.init = 1.0 : f32})
+
+// -----
+
+// expected-error @below {{expected 'te.init' of a scaled value to be NaN, which no run may read, but got dense<}}
+func.func private @init_c3_splat(!te.scaled<16x16xf8E4M3FN, per_tensor, contract = 1> {te.init = dense<0x7FC00000> : tensor<4xf32>})

@@ -307,3 +307,238 @@ func.func @launch_c8_expression(%x: !tert.buffer<0>, %y: !tert.buffer<0>) {
   }
   return
 }
+
+// -----
+
+func.func @alloc_c2_negative() {
+  // expected-error @below {{expected 'offset' to be a multiple of 256 that is not negative, but got -256}}
+  %h = tert.alloc "h" activation offset -256 : !tert.buffer<256>
+  return
+}
+
+// -----
+
+func.func @alloc_c3_negative(%x: !tert.buffer<256>) {
+  // expected-error @below {{expected 'of_result' to be one of 1 arguments, but got -1}}
+  %h = tert.alloc "h" gradient of_result -1 : !tert.buffer<256>
+  return
+}
+
+// -----
+
+func.func @slice_c1_negative(%x: !tert.buffer<256>) {
+  // expected-error @below {{expected 64 bytes from offset -64 to be in the buffer of 256}}
+  %h = tert.slice %x offset -64 : !tert.buffer<256> -> !tert.buffer<64>
+  return
+}
+
+// -----
+
+func.func @slice_c1_behind(%x: !tert.buffer<256>) {
+  // expected-error @below {{expected 0 bytes from offset 257 to be in the buffer of 256}}
+  %h = tert.slice %x offset 257 : !tert.buffer<256> -> !tert.buffer<0>
+  return
+}
+
+// -----
+
+func.func @launch_c2_attribute(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
+  // expected-error @below {{expected parameter 'bytes' of kernel 'copy' to be of type i64, but got "256"}}
+  tert.launch "copy" {bytes = "256"} (%x, %y) : !tert.buffer<256>, !tert.buffer<256>
+  return
+}
+
+// -----
+
+func.func @launch_c2_string(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
+  // expected-error @below {{expected parameter 'bytes' of kernel 'copy' to be of type i64, but got unit}}
+  tert.launch "copy" {bytes} (%x, %y) : !tert.buffer<256>, !tert.buffer<256>
+  return
+}
+
+// -----
+
+func.func @launch_c2_float(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
+  // expected-error @below {{expected parameter 'bytes' of kernel 'copy' to be of type i64, but got 2.560000e+02 : f32}}
+  tert.launch "copy" {bytes = 256.0 : f32} (%x, %y) : !tert.buffer<256>, !tert.buffer<256>
+  return
+}
+
+// -----
+
+func.func @launch_c7_integers(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
+  %none = tert.null : !tert.buffer<0>
+  tert.launch "generated" {count = 64 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none)
+    : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
+  ^bb0(%in: f32):
+    // expected-error @below {{expected generated code to be arith and math ops on f32, conversions between f32 and bf16 or f16, tert.dropout and tert.row_reduce, but got 'arith.constant'}}
+    %i = arith.constant 1 : i32
+    tert.yield %in : f32
+  }
+  return
+}
+
+// -----
+
+func.func @launch_c7_half(%x: !tert.buffer<128>, %y: !tert.buffer<128>) {
+  %none = tert.null : !tert.buffer<0>
+  tert.launch "generated" {count = 64 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none)
+    : !tert.buffer<128>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<128>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
+  ^bb0(%in: bf16):
+    // expected-error @below {{expected generated code to be arith and math ops on f32, conversions between f32 and bf16 or f16, tert.dropout and tert.row_reduce, but got 'arith.addf'}}
+    %s = arith.addf %in, %in : bf16
+    tert.yield %s : bf16
+  }
+  return
+}
+
+// -----
+
+func.func @launch_c7_narrow(%x: !tert.buffer<128>, %y: !tert.buffer<128>) {
+  %none = tert.null : !tert.buffer<0>
+  tert.launch "generated" {count = 64 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none)
+    : !tert.buffer<128>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<128>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
+  ^bb0(%in: bf16):
+    // expected-error @below {{expected generated code to be arith and math ops on f32, conversions between f32 and bf16 or f16, tert.dropout and tert.row_reduce, but got 'arith.extf'}}
+    %s = arith.extf %in : bf16 to f64
+    %t = arith.truncf %s : f64 to bf16
+    tert.yield %t : bf16
+  }
+  return
+}
+
+// -----
+
+func.func @launch_c7_rounding(%x: !tert.buffer<256>, %y: !tert.buffer<128>) {
+  %none = tert.null : !tert.buffer<0>
+  tert.launch "generated" {count = 64 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none)
+    : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<128>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
+  ^bb0(%in: f32):
+    // expected-error @below {{expected generated code to be arith and math ops on f32, conversions between f32 and bf16 or f16, tert.dropout and tert.row_reduce, but got 'arith.truncf'}}
+    %s = arith.truncf %in to_nearest_even : f32 to bf16
+    tert.yield %s : bf16
+  }
+  return
+}
+
+// -----
+
+func.func @launch_c7_compare(%x: !tert.buffer<128>, %y: !tert.buffer<128>) {
+  %none = tert.null : !tert.buffer<0>
+  tert.launch "generated" {count = 64 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none)
+    : !tert.buffer<128>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<128>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
+  ^bb0(%in: bf16):
+    // expected-error @below {{expected generated code to be arith and math ops on f32, conversions between f32 and bf16 or f16, tert.dropout and tert.row_reduce, but got 'arith.cmpf'}}
+    %c = arith.cmpf ogt, %in, %in : bf16
+    tert.yield %in : bf16
+  }
+  return
+}
+
+// -----
+
+func.func @launch_c7_choice(%x: !tert.buffer<128>, %y: !tert.buffer<128>) {
+  %none = tert.null : !tert.buffer<0>
+  tert.launch "generated" {count = 64 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none)
+    : !tert.buffer<128>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<128>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
+  ^bb0(%in: bf16):
+    %w = arith.extf %in : bf16 to f32
+    %c = arith.cmpf ogt, %w, %w : f32
+    // expected-error @below {{expected generated code to be arith and math ops on f32, conversions between f32 and bf16 or f16, tert.dropout and tert.row_reduce, but got 'arith.select'}}
+    %s = arith.select %c, %in, %in : bf16
+    tert.yield %s : bf16
+  }
+  return
+}
+
+// -----
+
+func.func @row_reduce_c1_none(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
+  %none = tert.null : !tert.buffer<0>
+  tert.launch "generated" {count = 64 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none)
+    : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
+  ^bb0(%in: f32):
+    // expected-error @below {{expected 'cols' to be from 1 to 16777216 and to divide 'count' (64), but got 0}}
+    %s = tert.row_reduce sum %in {cols = 0 : i64}
+    tert.yield %s : f32
+  }
+  return
+}
+
+// -----
+
+func.func @launch_c8_results(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
+  %none = tert.null : !tert.buffer<0>
+  // expected-error @below {{expected 'maps' to be a map of one dimension to one result}}
+  tert.launch "generated" {count = 64 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none) maps [affine_map<(d0) -> (d0, d0)>]
+    : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
+  ^bb0(%in: f32):
+    tert.yield %in : f32
+  }
+  return
+}
+
+// -----
+
+func.func @launch_c8_number(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
+  %none = tert.null : !tert.buffer<0>
+  // expected-error @below {{expected 'maps' to be a map of one dimension to one result}}
+  tert.launch "generated" {count = 64 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none) maps [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>]
+    : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
+  ^bb0(%in: f32):
+    tert.yield %in : f32
+  }
+  return
+}
+
+// -----
+
+func.func @launch_c8_symbol(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
+  %none = tert.null : !tert.buffer<0>
+  // expected-error @below {{expected 'maps' to be a map of one dimension to one result}}
+  tert.launch "generated" {count = 64 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none) maps [affine_map<(d0)[s0] -> (d0 + s0)>]
+    : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
+  ^bb0(%in: f32):
+    tert.yield %in : f32
+  }
+  return
+}
+
+// -----
+
+func.func @launch_c8_negative(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
+  %none = tert.null : !tert.buffer<0>
+  // expected-error @below {{expected 'maps' of sums, products, floordiv and mod that stay within 64 bits}}
+  tert.launch "generated" {count = 64 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none) maps [affine_map<(d0) -> (d0 - 1)>]
+    : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
+  ^bb0(%in: f32):
+    tert.yield %in : f32
+  }
+  return
+}
+
+// -----
+
+func.func @launch_c8_large(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
+  %none = tert.null : !tert.buffer<0>
+  // expected-error @below {{expected 'maps' of sums, products, floordiv and mod that stay within 64 bits}}
+  tert.launch "generated" {count = 64 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none) maps [affine_map<(d0) -> (d0 * 9223372036854775807)>]
+    : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
+  ^bb0(%in: f32):
+    tert.yield %in : f32
+  }
+  return
+}
+
+// -----
+
+func.func @launch_c7_count(%x: !tert.buffer<4>, %y: !tert.buffer<4>) {
+  %none = tert.null : !tert.buffer<0>
+  // expected-error @below {{expected a buffer of 1 elements of type 'f32', but got one of 4 bytes}}
+  tert.launch "generated" {count = -1 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none)
+    : !tert.buffer<4>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<4>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
+  ^bb0(%in: f32):
+    tert.yield %in : f32
+  }
+  return
+}
