@@ -24,6 +24,19 @@ func.func @chain(%x: !tert.buffer<512>, %y: !tert.buffer<512>) {
   return
 }
 
+// A buffer that is also read as the bias, which the result must not overwrite, keeps its slot.
+// CHECK-LABEL: func.func @read_as_two
+// CHECK-SAME: tert.arena_bytes = 512 : i64, tert.max_live_bytes = 512 : i64
+func.func @read_as_two(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
+  %a = tert.alloc "a" activation : !tert.buffer<256>
+  %b = tert.alloc "b" activation : !tert.buffer<256>
+  tert.launch "copy" {bytes = 256 : i64} (%x, %a) : !tert.buffer<256>, !tert.buffer<256>
+  tert.launch "bias_add" {cols = 64 : i64, rows = 1 : i64, type = 0 : i32}
+    (%a, %a, %b) : !tert.buffer<256>, !tert.buffer<256>, !tert.buffer<256>
+  tert.launch "copy" {bytes = 256 : i64} (%b, %y) : !tert.buffer<256>, !tert.buffer<256>
+  return
+}
+
 // An input that is read again later keeps its slot.
 // CHECK-LABEL: func.func @live_input
 // CHECK-SAME: tert.arena_bytes = 512 : i64, tert.max_live_bytes = 512 : i64
