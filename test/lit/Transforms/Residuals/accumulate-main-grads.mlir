@@ -90,3 +90,66 @@ func.func @overwrite(%dy: tensor<32x128xbf16>, %x: tensor<32x64xbf16>, %z: tenso
   %dw = arith.addf %first, %second : tensor<128x64xbf16>
   return %dw, %dg : tensor<128x64xbf16>, tensor<64xbf16>
 }
+
+// -----
+
+// A summand that is computed before the sum it is added to moves behind it.
+// CHECK-LABEL: func.func @moved(
+// CHECK: %[[FROM:.*]] = te.zero_unless
+// CHECK-NEXT: %[[B:.*]] = te.linear_wgrad %arg2, %arg3 accumulate %[[FROM]]
+// CHECK-NEXT: %[[A:.*]] = te.linear_wgrad %arg0, %arg1 accumulate %[[B]]
+// CHECK-NEXT: %[[C:.*]] = te.linear_wgrad %arg0, %arg3 accumulate %[[A]]
+// CHECK-NEXT: return %[[C]]
+func.func @moved(%dy: tensor<32x128xbf16>, %x: tensor<32x64xbf16>, %dz: tensor<32x128xbf16>, %y: tensor<32x64xbf16>,
+                 %w: tensor<128x64xf32> {te.name = "w", te.weight}) -> (tensor<128x64xbf16> {te.name = "grad.w"}) {
+  %a = te.linear_wgrad %dy, %x : tensor<32x128xbf16>, tensor<32x64xbf16> -> tensor<128x64xbf16>
+  %b = te.linear_wgrad %dz, %y : tensor<32x128xbf16>, tensor<32x64xbf16> -> tensor<128x64xbf16>
+  %c = te.linear_wgrad %dy, %y : tensor<32x128xbf16>, tensor<32x64xbf16> -> tensor<128x64xbf16>
+  %ac = arith.addf %a, %c : tensor<128x64xbf16>
+  %dw = arith.addf %ac, %b : tensor<128x64xbf16>
+  return %dw : tensor<128x64xbf16>
+}
+
+// -----
+
+// A GEMM that adds something else already keeps that, and its result is added.
+// CHECK-LABEL: func.func @adds_already(
+// CHECK: %[[DW:.*]] = te.linear_wgrad {{.*}} accumulate %arg3 : {{.*}} -> tensor<128x64xbf16>
+// CHECK-NEXT: %[[WIDE:.*]] = arith.extf %[[DW]]
+// CHECK-NEXT: %[[FROM:.*]] = te.zero_unless
+// CHECK-NEXT: %[[SUM:.*]] = arith.addf %[[FROM]], %[[WIDE]] : tensor<128x64xf32>
+// CHECK-NEXT: return %[[SUM]]
+func.func @adds_already(%dy: tensor<32x128xbf16>, %x: tensor<32x64xbf16>, %w: tensor<128x64xbf16> {te.name = "w", te.weight}, %more: tensor<128x64xbf16>)
+    -> (tensor<128x64xbf16> {te.name = "grad.w"}) {
+  %dw = te.linear_wgrad %dy, %x accumulate %more : tensor<128x64xbf16> : tensor<32x128xbf16>, tensor<32x64xbf16> -> tensor<128x64xbf16>
+  return %dw : tensor<128x64xbf16>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @groups_add_already(
+// CHECK: te.grouped_linear_wgrad {{.*}} accumulate %arg4 : {{.*}} -> tensor<2x128x64xbf16>
+// CHECK: arith.addf {{.*}} : tensor<2x128x64xf32>
+func.func @groups_add_already(%dy: tensor<32x128xbf16>, %x: tensor<32x64xbf16>, %sizes: tensor<2xi32>, %w: tensor<2x128x64xbf16> {te.name = "w", te.weight},
+                              %more: tensor<2x128x64xbf16>) -> (tensor<2x128x64xbf16> {te.name = "grad.w"}) {
+  %dw = te.grouped_linear_wgrad %dy, %x, %sizes accumulate %more : tensor<2x128x64xbf16> {alignment = 16 : i64} : tensor<32x128xbf16>, tensor<32x64xbf16>, tensor<2xi32> -> tensor<2x128x64xbf16>
+  return %dw : tensor<2x128x64xbf16>
+}
+
+// -----
+
+// A sum that is there is added where the summand is computed.
+// CHECK-LABEL: func.func @later_summand(
+// CHECK: %[[FROM:.*]] = te.zero_unless
+// CHECK-NEXT: %[[DW:.*]] = te.linear_wgrad {{.*}} accumulate %[[FROM]]
+// CHECK-NEXT: %[[N:.*]] = arith.negf
+// CHECK-NEXT: %[[WIDE:.*]] = arith.extf %[[N]]
+// CHECK-NEXT: %[[SUM:.*]] = arith.addf %[[DW]], %[[WIDE]]
+// CHECK-NEXT: return %[[SUM]]
+func.func @later_summand(%dy: tensor<32x128xbf16>, %x: tensor<32x64xbf16>, %w: tensor<128x64xbf16> {te.name = "w", te.weight}, %z: tensor<128x64xbf16>)
+    -> (tensor<128x64xbf16> {te.name = "grad.w"}) {
+  %a = te.linear_wgrad %dy, %x : tensor<32x128xbf16>, tensor<32x64xbf16> -> tensor<128x64xbf16>
+  %n = arith.negf %z : tensor<128x64xbf16>
+  %dw = arith.addf %a, %n : tensor<128x64xbf16>
+  return %dw : tensor<128x64xbf16>
+}
