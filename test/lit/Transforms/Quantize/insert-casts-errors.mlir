@@ -37,3 +37,47 @@ func.func @delayed_scaling_needs_one_block(%x: tensor<32x32xbf16>, %w: tensor<64
 ^unreachable:
   return %y : tensor<32x64xbf16>
 }
+
+// -----
+
+func.func @delayed_scaling_in_a_branch(%c: i1, %x: tensor<32x32xbf16>, %w: tensor<32x32xbf16>) -> tensor<32x32xbf16>
+    attributes {te.recipe = #te.recipe<delayed_scaling>} {
+  %z = scf.if %c -> tensor<32x32xbf16> {
+    // expected-error @below {{expected a layer with recipe 'delayed_scaling' to be in the one block of its function}}
+    %y = te.linear %x, %w : tensor<32x32xbf16>, tensor<32x32xbf16> -> tensor<32x32xbf16>
+    scf.yield %y : tensor<32x32xbf16>
+  } else {
+    scf.yield %x : tensor<32x32xbf16>
+  }
+  return %z : tensor<32x32xbf16>
+}
+
+// -----
+
+// Random bits are states, too.
+func.func @fp4_in_a_branch(%c: i1, %x: tensor<32x32xbf16>, %w: tensor<32x32xbf16>) -> tensor<32x32xbf16>
+    attributes {te.recipe = #te.recipe<nvfp4_block_scaling>} {
+  %z = scf.if %c -> tensor<32x32xbf16> {
+    // expected-error @below {{expected a layer with recipe 'nvfp4_block_scaling' to be in the one block of its function}}
+    %y = te.linear %x, %w : tensor<32x32xbf16>, tensor<32x32xbf16> -> tensor<32x32xbf16>
+    scf.yield %y : tensor<32x32xbf16>
+  } else {
+    scf.yield %x : tensor<32x32xbf16>
+  }
+  return %z : tensor<32x32xbf16>
+}
+
+// -----
+
+// Casts without a state may be anywhere, and high precision casts nothing.
+func.func @blocks_in_a_branch(%c: i1, %x: tensor<32x32xbf16>, %w: tensor<32x32xbf16>) -> tensor<32x32xbf16>
+    attributes {te.recipe = #te.recipe<float8_block_scaling>} {
+  %z = scf.if %c -> tensor<32x32xbf16> {
+    %y = te.linear %x, %w : tensor<32x32xbf16>, tensor<32x32xbf16> -> tensor<32x32xbf16>
+    scf.yield %y : tensor<32x32xbf16>
+  } else {
+    %y = te.linear %x, %w {te.recipe = #te.recipe<high_precision>} : tensor<32x32xbf16>, tensor<32x32xbf16> -> tensor<32x32xbf16>
+    scf.yield %y : tensor<32x32xbf16>
+  }
+  return %z : tensor<32x32xbf16>
+}

@@ -583,3 +583,52 @@ module attributes {te.groups = [#te.group<id = 0, name = "one", axis = "one", si
     return
   }
 }
+
+// -----
+
+module attributes {te.recipe = #te.recipe<custom, {fprop = #te.recipe<mxfp8_block_scaling>}>, te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 2>]} {
+  func.func @no_amax_of_custom(%a: tensor<f32>) -> tensor<f32> {
+    // expected-error @below {{expected no 'te.amax_reduce' under recipe 'custom', which has no scale of a whole tensor}}
+    %r = te.amax_reduce %a group 0
+    return %r : tensor<f32>
+  }
+}
+
+// -----
+
+module attributes {te.recipe = #te.recipe<nvfp4_block_scaling, {hadamard = false, stochastic_rounding = false, row_scaled_activation = true}>, te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 2>]} {
+  func.func @no_amax_of_rows(%a: tensor<f32>) -> tensor<f32> {
+    // expected-error @below {{expected no 'te.amax_reduce' under recipe 'nvfp4_block_scaling', which has no scale of a whole tensor}}
+    %r = te.amax_reduce %a group 0
+    return %r : tensor<f32>
+  }
+}
+
+// -----
+
+// An amax that is reduced over another group is still one of this rank's part.
+module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 2>, #te.group<id = 1, name = "dp", axis = "dp", size = 2>]} {
+  func.func @other_group(%x: tensor<64x64xbf16>) -> !te.scaled<128x64xf8E4M3FN, per_tensor, contract = 1> {
+    // expected-note @below {{'te.amax' of this rank's part is here}}
+    %amax = te.amax %x : tensor<64x64xbf16>
+    %all = te.amax_reduce %amax group 1
+    %scale = te.compute_scale %all for f8E4M3FN
+    %q = te.quantize %x scale %scale : tensor<64x64xbf16> -> !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1>
+    // expected-error @below {{expected all ranks of group 0 ('tp') to cast the gathered tensor with one scale, but it comes from an amax that is not reduced over the group (te.amax_reduce)}}
+    %y = te.all_gather %q group 0 axis 0 : !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1> -> !te.scaled<128x64xf8E4M3FN, per_tensor, contract = 1>
+    return %y : !te.scaled<128x64xf8E4M3FN, per_tensor, contract = 1>
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 2>]} {
+  func.func @given_amax(%x: tensor<64x64xbf16>) -> !te.scaled<128x64xf4E2M1FN, nv_1x16, contract = 1> {
+    // expected-note @below {{'te.amax' of this rank's part is here}}
+    %amax = te.amax %x : tensor<64x64xbf16>
+    %q = te.quantize %x amax %amax : tensor<64x64xbf16> -> !te.scaled<64x64xf4E2M1FN, nv_1x16, contract = 1>
+    // expected-error @below {{expected all ranks of group 0 ('tp') to cast the gathered tensor with one scale}}
+    %y = te.all_gather %q group 0 axis 0 : !te.scaled<64x64xf4E2M1FN, nv_1x16, contract = 1> -> !te.scaled<128x64xf4E2M1FN, nv_1x16, contract = 1>
+    return %y : !te.scaled<128x64xf4E2M1FN, nv_1x16, contract = 1>
+  }
+}

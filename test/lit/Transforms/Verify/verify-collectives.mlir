@@ -97,3 +97,21 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
     return
   }
 }
+
+// One rank shares its scale with nobody, and rows with amaxes of their own have no common one. A recipe that only says how some
+// GEMMs are quantised has amaxes of tensors if one of them has.
+// CHECK-LABEL: @own_scales
+module attributes {te.recipe = #te.recipe<custom, {fprop = #te.recipe<mxfp8_block_scaling>, wgrad = #te.recipe<float8_current_scaling>}>,
+                   te.groups = [#te.group<id = 0, name = "one", axis = "one", size = 1>, #te.group<id = 1, name = "tp", axis = "tp", size = 2>]} {
+  func.func @own_scales(%x: tensor<64x64xbf16>) -> (!te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1>, !te.scaled<128x64xf4E2M1FN, nv_1x16, row_scaled, contract = 1>) {
+    %amax = te.amax %x : tensor<64x64xbf16>
+    %scale = te.compute_scale %amax for f8E4M3FN
+    %q = te.quantize %x scale %scale : tensor<64x64xbf16> -> !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1>
+    %y = te.all_gather %q group 0 axis 0 : !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1> -> !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1>
+    %rows = te.amax_rows %x : tensor<64x64xbf16> -> tensor<64xf32>
+    %p = te.quantize %x amax %rows : tensor<64x64xbf16> -> !te.scaled<64x64xf4E2M1FN, nv_1x16, row_scaled, contract = 1>
+    %z = te.all_gather %p group 1 axis 0 : !te.scaled<64x64xf4E2M1FN, nv_1x16, row_scaled, contract = 1> -> !te.scaled<128x64xf4E2M1FN, nv_1x16, row_scaled, contract = 1>
+    %all = te.amax_reduce %amax group 1
+    return %y, %z : !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1>, !te.scaled<128x64xf4E2M1FN, nv_1x16, row_scaled, contract = 1>
+  }
+}
