@@ -14,6 +14,7 @@
 // RUN: te-opt %t/elementwise.mlir --te-training-pipeline="vjp=odd recipe=float8_current_scaling logits-budget=70000 compile-to=fuse" | FileCheck %t/elementwise.mlir --check-prefix=ODD
 // RUN: te-opt %t/elementwise.mlir --te-training-pipeline="vjp=odd recipe=delayed_scaling logits-budget=70000 compile-to=schedule" | FileCheck %t/elementwise.mlir --check-prefix=PARTS
 // RUN: te-opt %t/declines.mlir --te-chunk-logits="budget=65536" --remarks-filter=".*" 2>&1 | FileCheck %t/declines.mlir
+// RUN: te-opt %t/transposed.mlir --te-chunk-logits="budget=65536" | FileCheck %t/transposed.mlir
 // RUN: te-opt %t/rows.mlir --te-training-pipeline="vjp=head recipe=float8_block_scaling logits-budget=70000 target=sm_100 compile-to=fuse" --remarks-filter="te-chunk-logits" 2>&1 | FileCheck %t/rows.mlir --check-prefix=SM100
 
 //--- rows.mlir
@@ -370,5 +371,106 @@ func.func @added_logits(%x: tensor<272x128xbf16>, %w: tensor<256x128xbf16>, %t: 
   %weight = te.cross_entropy_weight of %t vocabulary 256 : tensor<272xi32>
   %d = te.cross_entropy_backward %weight, %y, %t, %lse : tensor<272x256xbf16>, tensor<272xi32>, tensor<272xf32>
   %dx = te.matmul %d, %w contract = [1, 0] : tensor<272x256xbf16>, tensor<256x128xbf16> -> tensor<272x128xbf16>
+  return %loss, %dx : tensor<f32>, tensor<272x128xbf16>
+}
+
+!q = !te.scaled<272x256xf8E5M2, per_tensor, contract = 1>
+!w = !te.scaled<256x128xf8E4M3FN, per_tensor, contract = 1>
+!c = !te.scaled<256x128xf8E4M3FN, per_tensor, contract = 0>
+
+// A cast whose result, scale or amax something else decides about or reads.
+func.func @cached_cast(%x: tensor<272x128xbf16>, %w: tensor<256x128xbf16>, %t: tensor<272xi32>, %s: tensor<f32>, %v: !w, %old: !q, %skip: tensor<f32>) -> (tensor<f32>, tensor<272x128xbf16>) {
+  %y = te.matmul %x, %w contract = [1, 1] : tensor<272x128xbf16>, tensor<256x128xbf16> -> tensor<272x256xbf16>
+  // CHECK: [[@LINE+1]]:{{.*}}the gradient of the logits is cast to 'per_tensor'
+  %loss, %lse = te.cross_entropy %y, %t : tensor<272x256xbf16>, tensor<272xi32> lse tensor<272xf32>
+  %weight = te.cross_entropy_weight of %t vocabulary 256 : tensor<272xi32>
+  %d = te.cross_entropy_backward %weight, %y, %t, %lse : tensor<272x256xbf16>, tensor<272xi32>, tensor<272xf32>
+  %c = te.transpose %v : !w -> !c
+  %q = te.quantize %d scale %s into %old unless %skip : tensor<272x256xbf16> -> !q
+  %dx = te.scaled_matmul %q, %c fast_accumulation = false : !q, !c -> tensor<272x128xbf16>
+  return %loss, %dx : tensor<f32>, tensor<272x128xbf16>
+}
+
+func.func @later_scale(%x: tensor<272x128xbf16>, %w: tensor<256x128xbf16>, %t: tensor<272xi32>, %s: tensor<f32>, %v: !w) -> (tensor<f32>, tensor<272x128xbf16>) {
+  %y = te.matmul %x, %w contract = [1, 1] : tensor<272x128xbf16>, tensor<256x128xbf16> -> tensor<272x256xbf16>
+  // CHECK: [[@LINE+1]]:{{.*}}the scale of the gradient of the logits is not known in the forward
+  %loss, %lse = te.cross_entropy %y, %t : tensor<272x256xbf16>, tensor<272xi32> lse tensor<272xf32>
+  %weight = te.cross_entropy_weight of %t vocabulary 256 : tensor<272xi32>
+  %d = te.cross_entropy_backward %weight, %y, %t, %lse : tensor<272x256xbf16>, tensor<272xi32>, tensor<272xf32>
+  %c = te.transpose %v : !w -> !c
+  %n = arith.negf %s : tensor<f32>
+  %q = te.quantize %d scale %n : tensor<272x256xbf16> -> !q
+  %dx = te.scaled_matmul %q, %c fast_accumulation = false : !q, !c -> tensor<272x128xbf16>
+  return %loss, %dx : tensor<f32>, tensor<272x128xbf16>
+}
+
+func.func @amax_read(%x: tensor<272x128xbf16>, %w: tensor<256x128xbf16>, %t: tensor<272xi32>, %s: tensor<f32>, %v: !w) -> (tensor<f32>, tensor<272x128xbf16>, tensor<f32>) {
+  %y = te.matmul %x, %w contract = [1, 1] : tensor<272x128xbf16>, tensor<256x128xbf16> -> tensor<272x256xbf16>
+  // CHECK: [[@LINE+1]]:{{.*}}'func.return' reads the amax of the gradient of the logits
+  %loss, %lse = te.cross_entropy %y, %t : tensor<272x256xbf16>, tensor<272xi32> lse tensor<272xf32>
+  %weight = te.cross_entropy_weight of %t vocabulary 256 : tensor<272xi32>
+  %d = te.cross_entropy_backward %weight, %y, %t, %lse : tensor<272x256xbf16>, tensor<272xi32>, tensor<272xf32>
+  %c = te.transpose %v : !w -> !c
+  %a = te.amax %d : tensor<272x256xbf16>
+  %n = te.compute_scale %a for f8E5M2
+  %q = te.quantize %d scale %n : tensor<272x256xbf16> -> !q
+  %dx = te.scaled_matmul %q, %c fast_accumulation = false : !q, !c -> tensor<272x128xbf16>
+  return %loss, %dx, %a : tensor<f32>, tensor<272x128xbf16>, tensor<f32>
+}
+
+func.func @cast_read(%x: tensor<272x128xbf16>, %w: tensor<256x128xbf16>, %t: tensor<272xi32>, %s: tensor<f32>, %v: !w) -> (tensor<f32>, tensor<272x256xbf16>) {
+  %y = te.matmul %x, %w contract = [1, 1] : tensor<272x128xbf16>, tensor<256x128xbf16> -> tensor<272x256xbf16>
+  // CHECK: [[@LINE+1]]:{{.*}}'te.dequantize' reads a cast of the gradient of the logits
+  %loss, %lse = te.cross_entropy %y, %t : tensor<272x256xbf16>, tensor<272xi32> lse tensor<272xf32>
+  %weight = te.cross_entropy_weight of %t vocabulary 256 : tensor<272xi32>
+  %d = te.cross_entropy_backward %weight, %y, %t, %lse : tensor<272x256xbf16>, tensor<272xi32>, tensor<272xf32>
+  %c = te.transpose %v : !w -> !c
+  %q = te.quantize %d scale %s : tensor<272x256xbf16> -> !q
+  %z = te.dequantize %q : !q -> tensor<272x256xbf16>
+  return %loss, %z : tensor<f32>, tensor<272x256xbf16>
+}
+
+func.func @cast_is_weight(%x: tensor<272x128xbf16>, %w: tensor<256x128xbf16>, %t: tensor<272xi32>, %s: tensor<f32>, %v: !w, %u: !te.scaled<128x256xf8E4M3FN, per_tensor, contract = 1>) -> (tensor<f32>, tensor<128x272xbf16>) {
+  %y = te.matmul %x, %w contract = [1, 1] : tensor<272x128xbf16>, tensor<256x128xbf16> -> tensor<272x256xbf16>
+  // CHECK: [[@LINE+1]]:{{.*}}'te.scaled_matmul' reads a cast of the gradient of the logits
+  %loss, %lse = te.cross_entropy %y, %t : tensor<272x256xbf16>, tensor<272xi32> lse tensor<272xf32>
+  %weight = te.cross_entropy_weight of %t vocabulary 256 : tensor<272xi32>
+  %d = te.cross_entropy_backward %weight, %y, %t, %lse : tensor<272x256xbf16>, tensor<272xi32>, tensor<272xf32>
+  %c = te.transpose %v : !w -> !c
+  %q = te.quantize %d scale %s : tensor<272x256xbf16> -> !q
+  %z = te.scaled_matmul %u, %q fast_accumulation = false : !te.scaled<128x256xf8E4M3FN, per_tensor, contract = 1>, !q -> tensor<128x272xbf16>
+  return %loss, %z : tensor<f32>, tensor<128x272xbf16>
+}
+
+func.func @cached_transpose(%x: tensor<272x128xbf16>, %w: tensor<256x128xbf16>, %t: tensor<272xi32>, %s: tensor<f32>, %v: !w, %old: !c, %skip: tensor<f32>) -> (tensor<f32>, tensor<272x128xbf16>) {
+  %y = te.matmul %x, %w contract = [1, 1] : tensor<272x128xbf16>, tensor<256x128xbf16> -> tensor<272x256xbf16>
+  // CHECK: [[@LINE+1]]:{{.*}}the weight of the gradient is not known in the forward
+  %loss, %lse = te.cross_entropy %y, %t : tensor<272x256xbf16>, tensor<272xi32> lse tensor<272xf32>
+  %weight = te.cross_entropy_weight of %t vocabulary 256 : tensor<272xi32>
+  %d = te.cross_entropy_backward %weight, %y, %t, %lse : tensor<272x256xbf16>, tensor<272xi32>, tensor<272xf32>
+  %c = te.transpose %v into %old unless %skip : !w -> !c
+  %q = te.quantize %d scale %s : tensor<272x256xbf16> -> !q
+  %dx = te.scaled_matmul %q, %c fast_accumulation = false : !q, !c -> tensor<272x128xbf16>
+  return %loss, %dx : tensor<f32>, tensor<272x128xbf16>
+}
+
+//--- transposed.mlir
+!q = !te.scaled<272x256xf8E5M2, per_tensor, contract = 1>
+!w = !te.scaled<256x128xf8E4M3FN, per_tensor, contract = 1>
+!c = !te.scaled<256x128xf8E4M3FN, per_tensor, contract = 0>
+
+// A weight that is cast and transposed for the gradient is known in the forward, where both are repeated.
+// CHECK-LABEL: func.func @transposed
+// CHECK: %[[C:.*]] = te.transpose
+// CHECK: te.by_rows({{.*}}) with({{.*}}%[[C]]
+func.func @transposed(%x: tensor<272x128xbf16>, %w: tensor<256x128xbf16>, %t: tensor<272xi32>, %s: tensor<f32>, %v: !w) -> (tensor<f32>, tensor<272x128xbf16>) {
+  %y = te.matmul %x, %w contract = [1, 1] : tensor<272x128xbf16>, tensor<256x128xbf16> -> tensor<272x256xbf16>
+  %loss, %lse = te.cross_entropy %y, %t : tensor<272x256xbf16>, tensor<272xi32> lse tensor<272xf32>
+  %weight = te.cross_entropy_weight of %t vocabulary 256 : tensor<272xi32>
+  %d = te.cross_entropy_backward %weight, %y, %t, %lse : tensor<272x256xbf16>, tensor<272xi32>, tensor<272xf32>
+  %e = te.quantize %w scale %s : tensor<256x128xbf16> -> !w
+  %c = te.transpose %e : !w -> !c
+  %q = te.quantize %d scale %s : tensor<272x256xbf16> -> !q
+  %dx = te.scaled_matmul %q, %c fast_accumulation = false : !q, !c -> tensor<272x128xbf16>
   return %loss, %dx : tensor<f32>, tensor<272x128xbf16>
 }
