@@ -106,12 +106,11 @@ struct FuseNormAdd final : te::impl::FuseNormAddPassBase<FuseNormAdd> {
       if (maker && maker->getBlock() == add->getBlock() &&
           backward->isBeforeInBlock(maker))
         place = maker->getNextNode();
-      if (place != backward &&
-          llvm::any_of(backward->getResults().drop_front(),
-                       [&](Value gradient) {
-                         return isReadBefore(gradient, place) ||
-                                llvm::is_contained(gradient.getUsers(), place);
-                       })) {
+      if (place != backward && llvm::any_of(backward->getResults().drop_front(),
+                                            [&](Value gradient) {
+                                              return isReadBefore(gradient,
+                                                                  place);
+                                            })) {
         decline(add,
                 "the other summand is computed after a parameter's gradient "
                 "is read");

@@ -80,6 +80,19 @@ func.func @gamma_read_before(%dy: !x, %x: !x, %g: !g, %r: !r) -> (!x, !g) {
   return %sum, %m : !x, !g
 }
 
+// The gradient of gamma may be read right behind the other summand, where the fused op is before.
+// CHECK-LABEL: @gamma_read_next
+func.func @gamma_read_next(%dy: !x, %x: !x, %g: !g, %r: !r) -> (!x, !g) {
+  // CHECK-NEXT: %[[N:.*]] = arith.negf
+  // CHECK-NEXT: %{{.*}}, %[[DG:.*]] = te.rms_norm_backward {{.*}} plus %[[N]]
+  // CHECK-NEXT: arith.negf %[[DG]]
+  %dx, %dg = te.rms_norm_backward %dy, %x, %g, %r : !x, !g, !r
+  %n = arith.negf %x : !x
+  %m = arith.negf %dg : !g
+  %sum = arith.addf %n, %dx : !x
+  return %sum, %m : !x, !g
+}
+
 // CHECK-LABEL: @gradient_read_elsewhere
 func.func @gradient_read_elsewhere(%dy: !x, %x: !x, %g: !g, %r: !r, %other: !x) -> (!x, !x) {
   // CHECK: te.rms_norm_backward %{{[^:]*}} :
