@@ -222,3 +222,13 @@ func.func @measured_already(%x: tensor<32x64xbf16>, %s: tensor<f32>) -> (!te.sca
   %a = te.amax %x : tensor<32x64xbf16>
   return %q, %m, %a : !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>, tensor<f32>, tensor<f32>
 }
+
+// A producer measures in every step, also if the amax is not wanted.
+// CHECK-LABEL: func.func @skipped_amax
+// CHECK-NEXT: te.activation <silu> %arg0 : tensor<32x64xbf16> -> tensor<32x64xbf16>
+// CHECK-NEXT: te.amax
+func.func @skipped_amax(%x: tensor<32x64xbf16>, %skip: tensor<f32>) -> (tensor<32x64xbf16>, tensor<f32>) {
+  %y = te.activation <silu> %x : tensor<32x64xbf16> -> tensor<32x64xbf16>
+  %a = te.amax %y unless %skip : tensor<32x64xbf16>
+  return %y, %a : tensor<32x64xbf16>, tensor<f32>
+}

@@ -64,3 +64,24 @@ func.func @row_scaled(%a: !r, %b: !n) -> tensor<32x32xbf16> {
   %y = te.scaled_matmul %a, %b fast_accumulation = false : !r, !n -> tensor<32x32xbf16>
   return %y : tensor<32x32xbf16>
 }
+
+!ga = !te.scaled<256x64xf8E4M3FN, mx_1x32, contract = 1, groups = 2>
+!gb = !te.scaled<2x32x64xf8E4M3FN, mx_1x32, contract = 1>
+
+// A bias of groups is added in the type of the sum, which is wide if the result is.
+// CHECK-LABEL: func.func @groups_with_bias(
+// CHECK: te.dequantize %arg0 {{.*}} -> tensor<256x64xbf16>
+// CHECK: te.grouped_matmul {{.*}} bias %arg3 : tensor<2x32xbf16> {{.*}} -> tensor<256x32xbf16>
+func.func @groups_with_bias(%a: !ga, %b: !gb, %sizes: tensor<2xi32>, %bias: tensor<2x32xbf16>) -> tensor<256x32xbf16> {
+  %y = te.grouped_scaled_matmul %a, %b, %sizes bias %bias : tensor<2x32xbf16> fast_accumulation = false {alignment = 128 : i64} : !ga, !gb, tensor<2xi32> -> tensor<256x32xbf16>
+  return %y : tensor<256x32xbf16>
+}
+
+// CHECK-LABEL: func.func @wide_groups_with_bias(
+// CHECK: %[[BIAS:.*]] = arith.extf %arg3 : tensor<2x32xbf16> to tensor<2x32xf32>
+// CHECK: te.dequantize %arg0 {{.*}} -> tensor<256x64xf32>
+// CHECK: te.grouped_matmul {{.*}} bias %[[BIAS]] : tensor<2x32xf32> {{.*}} -> tensor<256x32xf32>
+func.func @wide_groups_with_bias(%a: !ga, %b: !gb, %sizes: tensor<2xi32>, %bias: tensor<2x32xbf16>) -> tensor<256x32xf32> {
+  %y = te.grouped_scaled_matmul %a, %b, %sizes bias %bias : tensor<2x32xbf16> fast_accumulation = false {alignment = 128 : i64} : !ga, !gb, tensor<2xi32> -> tensor<256x32xf32>
+  return %y : tensor<256x32xf32>
+}
