@@ -1,5 +1,5 @@
 // Programs that te-verify-collectives accepts.
-// RUN: te-opt %s --te-verify-collectives | FileCheck %s
+// RUN: te-opt %s --te-verify-collectives --split-input-file | FileCheck %s
 
 // CHECK-LABEL: @reduced
 module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>]} {
@@ -12,6 +12,8 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
     return %y : !te.scaled<256x64xf8E4M3FN, per_tensor, contract = 1>
   }
 }
+
+// -----
 
 // 4,096 ranks run one of two branches with the same collectives.
 module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 64>, #te.group<id = 1, name = "dp", axis = "dp", size = 64>]} {
@@ -36,6 +38,8 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
   }
 }
 
+// -----
+
 // A rank with an empty part takes part like others. Stages
 // may have other shapes if only an amax is reduced.
 module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size = 2>]} {
@@ -54,6 +58,8 @@ module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size
     }
   }
 }
+
+// -----
 
 // Both sides of a branch that nobody knows run the same; a loop without
 // collectives may have any bounds, and functions may be declared only.
@@ -84,6 +90,8 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
   }
 }
 
+// -----
+
 // A loop whose next index is no number ends.
 // CHECK-LABEL: @last_index
 module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 2>]} {
@@ -97,6 +105,8 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
     return
   }
 }
+
+// -----
 
 // One rank shares its scale with nobody, and rows with amaxes of their own have no common one. A recipe that only says how some
 // GEMMs are quantised has amaxes of tensors if one of them has.
