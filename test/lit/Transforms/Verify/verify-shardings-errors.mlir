@@ -301,3 +301,19 @@ module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size
     return %s2, %s4 : tensor<f32>, tensor<f32>
   }
 }
+
+// -----
+
+// A state that is only called like a gradient is no sum of gradients of a weight, which hosts may reduce.
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 2>]} {
+  func.func @called_like_a_gradient(%x: tensor<128x256xbf16> {te.sharding = [#te.shard<axis = 0, group = 0>]}, %dy: tensor<128x256xbf16> {te.sharding = [#te.shard<axis = 0, group = 0>]},
+                                    %v: tensor<256x256xbf16> {te.name = "v"}, %sum: tensor<256x256xbf16> {te.name = "grad.v"}, %own: tensor<256x256xbf16> {te.name = "grad.own"})
+      -> (tensor<256x256xbf16> {te.name = "grad.v"}, tensor<256x256xbf16> {te.name = "grad.own"}) {
+    // expected-note @below {{'te.linear_wgrad' sums over rows that are split here}}
+    %d = te.linear_wgrad %dy, %x : tensor<128x256xbf16>, tensor<128x256xbf16> -> tensor<256x256xbf16>
+    %a = arith.addf %sum, %d : tensor<256x256xbf16>
+    %b = arith.addf %own, %d : tensor<256x256xbf16>
+    // expected-error @below {{expected state 'grad.own' to be the same on all ranks of 'dp'}}
+    return %a, %b : tensor<256x256xbf16>, tensor<256x256xbf16>
+  }
+}

@@ -87,3 +87,16 @@ module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size
     return %norm : tensor<f32>
   }
 }
+
+// -----
+
+// A group of one rank splits nothing.
+module attributes {te.groups = [#te.group<id = 0, name = "one", axis = "one", size = 1>]} {
+  // CHECK-LABEL: @one_rank
+  func.func @one_rank(%x: tensor<64x64xbf16> {te.sharding = [#te.shard<axis = 1, group = 0>]}, %g: tensor<64xbf16>, %w: tensor<64x64xbf16> {te.sharding = [#te.shard<axis = 1, group = 0>]})
+      -> (tensor<64x64xbf16> {te.sharding = [#te.shard<axis = 0, group = 0>]}) {
+    %n = te.rms_norm %x, %g : tensor<64x64xbf16>, tensor<64xbf16>
+    %y = te.linear %n, %w parallel <column, group = 0> : tensor<64x64xbf16>, tensor<64x64xbf16> -> tensor<64x64xbf16>
+    return %y : tensor<64x64xbf16>
+  }
+}
