@@ -100,3 +100,16 @@ module attributes {te.groups = [#te.group<id = 0, name = "one", axis = "one", si
     return %y : tensor<64x64xbf16>
   }
 }
+
+// -----
+
+// The gradient of a column-parallel layer gathers the rows that its ranks have, and sums over all of them.
+module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 2>]} {
+  // CHECK-LABEL: @own_sum
+  func.func @own_sum(%dy: tensor<64x32xbf16>, %x: tensor<32x64xbf16> {te.sharding = [#te.shard<axis = 0, group = 0>]}, %s: tensor<32x64xbf16> {te.name = "s"})
+      -> (tensor<32x64xbf16> {te.name = "s"}) {
+    %dw = te.linear_wgrad %dy, %x parallel <column, group = 0, sequence> : tensor<64x32xbf16>, tensor<32x64xbf16> -> tensor<32x64xbf16>
+    %n = arith.addf %s, %dw : tensor<32x64xbf16>
+    return %n : tensor<32x64xbf16>
+  }
+}
