@@ -167,8 +167,10 @@ LogicalResult Matcher::matchReaders() {
       auto gradient = dyn_cast<CrossEntropyBackwardOp>(reader);
       if (gradient && value == chain.logits() && !chain.gradient)
         chain.gradient = gradient;
-      else if (reader != chain.loss && !before.contains(reader))
+      else if (isOfRows(reader) && !before.contains(reader))
         others.insert(reader);
+      else if (reader != chain.loss && !before.contains(reader))
+        return fail(nameOf(reader) + " reads the logits too");
     }
   if (!chain.gradient && !others.empty())
     return fail(nameOf(others.front()) + " reads the logits too");
