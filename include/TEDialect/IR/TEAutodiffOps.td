@@ -95,9 +95,9 @@ def TE_ByRowsOp
     1. (by_rows-c1) the body has an argument for each operand, of its type.
     2. (by_rows-c2) `inputs` are tensors of the same number of rows, or scaled values for axis 1 in the schemes `per_tensor` and `block_1x128`.
     3. (by_rows-c3) `rows` is a positive multiple of 128.
-    4. (by_rows-c4) the body consists of te.matmul, te.scaled_matmul (both without `accumulate`), te.cross_entropy, te.cross_entropy_backward, te.quantize (of one matrix, in the schemes of c2, and not cached), elementwise ops, slices of the first columns, and concatenations of columns.
+    4. (by_rows-c4) the body consists of te.matmul, te.scaled_matmul (both without `accumulate`), te.cross_entropy, te.cross_entropy_backward, te.quantize (of one matrix, in the schemes of c2, and not cached) and, of matrices with all rows, elementwise ops, constants, slices of the first columns, and concatenations of columns.
     5. (by_rows-c5) operands of the body's ops are computed by rows, or for all rows, as above.
-    6. (by_rows-c6) the results have the types of what te.yield returns.
+    6. (by_rows-c6) te.yield returns results of GEMMs, losses and casts, and the results have their types.
 
     Example:
 

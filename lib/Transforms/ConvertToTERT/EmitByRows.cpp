@@ -334,7 +334,8 @@ LogicalResult ByRowsEmitter::emitOp(Operation &inner, RowRange rows) {
         return emitGradient(gradient, emitter, rows);
       })
       .Case<MatmulOp, ScaledMatmulOp, linalg::GenericOp, tensor::ConcatOp>(
-          [&](auto each) { return te::emitRows(each, emitter, rows); });
+          [&](auto each) { return te::emitRows(each, emitter, rows); })
+      .Default([](Operation *other) { return refuseLaunch(other); });
 }
 
 /// Computes losses and amaxes from their terms.

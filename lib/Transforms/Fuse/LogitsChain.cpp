@@ -152,6 +152,9 @@ LogicalResult Matcher::matchBefore() {
   }
   if (!chain.fprop)
     return fail("its logits are not the result of a GEMM of rows");
+  if (llvm::is_contained(chain.fprop->getOperands().drop_front(),
+                         chain.fprop->getOperand(0)))
+    return fail("the head multiplies a value with itself");
   chain.before = before.takeVector();
   before.insert_range(chain.before);
   sortByPosition(chain.before);
@@ -191,11 +194,17 @@ LogicalResult Matcher::matchGradient() {
       chain.weight.getIgnoreIndex() != chain.loss.getIgnoreIndex() ||
       gradient.getIgnoreIndex() != chain.loss.getIgnoreIndex())
     return fail("its gradient is of another loss");
-  if (chain.dloss() && chain.type().getElementType().isF16())
-    return fail("gradients in f16 may need the factor that the loss is "
-                "multiplied with");
   if (failed(matchAfter()))
     return failure();
+  // A gradient has the type of its value.
+  auto isF16 = [](Operation *op) {
+    return getElementTypeOrSelf(op->getResult(0)).isF16();
+  };
+  if (chain.dloss() &&
+      (isF16(chain.fprop) || isF16(gradient) ||
+       llvm::any_of(chain.before, isF16) || llvm::any_of(chain.dgrads, isF16)))
+    return fail("gradients in f16 may need the factor that the loss is "
+                "multiplied with");
   auto inOrder = [](Operation *a, Operation *b) {
     return a->isBeforeInBlock(b);
   };
@@ -369,7 +378,9 @@ AmaxOp te::currentAmax(QuantizeOp cast) {
   auto scale = cast.getScale() ? cast.getScale().getDefiningOp<ComputeScaleOp>()
                                : ComputeScaleOp();
   auto amax = scale ? scale.getAmax().getDefiningOp<AmaxOp>() : AmaxOp();
-  return amax && amax.getX() == withoutZeros(cast.getX()) ? amax : AmaxOp();
+  const bool isOfCast = amax && (amax.getX() == cast.getX() ||
+                                 amax.getX() == withoutZeros(cast.getX()));
+  return isOfCast ? amax : AmaxOp();
 }
 
 LogicalResult Matcher::matchCast(QuantizeOp cast) {
@@ -420,11 +431,12 @@ Value te::inForward(Value value, CrossEntropyOp loss, OpBuilder *builder,
     return value;
   if (Value again = computed.lookup(value))
     return again;
-  // A weight is cast or transposed where its gradient's GEMM reads it.
+  // A weight is padded, cast or transposed where its gradient's GEMM reads it.
   auto transpose = dyn_cast<TransposeOp>(op);
   auto quantize = dyn_cast<QuantizeOp>(op);
   if (!(transpose && !transpose.getSkip()) &&
       !(quantize && !quantize.getSkip() && !quantize.getAmax()) &&
+      !addsZeros(dyn_cast<tensor::ConcatOp>(op)) &&
       !isa<DequantizeOp, AmaxOp, ComputeScaleOp>(op))
     return {};
   IRMapping map;

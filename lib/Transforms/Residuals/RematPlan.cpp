@@ -133,24 +133,33 @@ static int64_t flopsOf(Operation *op) {
          cast<ShapedType>(op->getResult(0).getType()).getDimSize(1);
 }
 
-/// True for a loss and the GEMM of its logits. The backward begins with them,
-/// so recomputing them frees nothing, and te-chunk-logits expects them in the
-/// forward.
-static bool isLoss(Operation *op) {
-  return isa_and_present<CrossEntropyOp>(op) ||
-         (isa_and_present<MatmulOp, ScaledMatmulOp>(op) &&
-          llvm::any_of(op->getUsers(), llvm::IsaPred<CrossEntropyOp>));
-}
-
 //===----------------------------------------------------------------------===//
 // The forward
 //===----------------------------------------------------------------------===//
 
 RematPlan::RematPlan(Block &block) : block(block) {
+  findLosses();
   findForward();
   nameForward();
   findLayerInputs();
   makeUnits();
+}
+
+void RematPlan::findLosses() {
+  SmallVector<Value> open;
+  for (auto loss : block.getOps<CrossEntropyOp>()) {
+    ofLoss.insert(loss);
+    open.push_back(loss.getLogits());
+  }
+  while (!open.empty()) {
+    Operation *op = open.pop_back_val().getDefiningOp();
+    const bool isBetween = op && !matchPattern(op, m_Constant()) &&
+                           (op->hasTrait<OpTrait::Elementwise>() ||
+                            isa<tensor::ExtractSliceOp, tensor::ConcatOp>(op));
+    if ((isBetween || isa_and_present<MatmulOp, ScaledMatmulOp>(op)) &&
+        ofLoss.insert(op).second && isBetween)
+      llvm::append_range(open, op->getOperands());
+  }
 }
 
 void RematPlan::findForward() {
@@ -279,7 +288,7 @@ void RematPlan::makeUnits() {
       continue;
     Value storage = storageOf(value);
     const bool isNew = held.insert(storage).second;
-    if (isLoss(storage.getDefiningOp()))
+    if (ofLoss.contains(storage.getDefiningOp()))
       continue;
     if (isNew)
       bytesHeld += bytesOf(storage.getType());
@@ -346,8 +355,9 @@ RematPlan::getLargestHeld(unsigned count) const {
 //===----------------------------------------------------------------------===//
 
 bool RematPlan::mayRepeat(Operation *op) const {
-  if (!op || isLoss(op) || !inForward.contains(op) || readsHeld.contains(op) ||
-      op->getNumRegions() != 0 || !isMemoryEffectFree(op))
+  if (!op || ofLoss.contains(op) || !inForward.contains(op) ||
+      readsHeld.contains(op) || op->getNumRegions() != 0 ||
+      !isMemoryEffectFree(op))
     return false;
   // The operands of an op of only scalars and constants have no residuals, so
   // cse would merge the repeated op with the original.

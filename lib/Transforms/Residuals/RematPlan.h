@@ -13,8 +13,10 @@
 // input of a residual block. Casts and elementwise ops on arguments do not
 // count as alive, because they can be recomputed anywhere.
 //
-// A loss and its logits are always saved, and do not count as saved bytes: the
-// backward begins with them.
+// A loss, its logits, and what is elementwise between them and their GEMM are
+// never recomputed, and do not count as saved bytes: the backward begins with
+// them, so that this would free nothing, and te-chunk-logits expects them in
+// the forward.
 //
 //===----------------------------------------------------------------------===//
 
@@ -120,6 +122,7 @@ private:
     llvm::SetVector<Value> going;
   };
 
+  void findLosses();
   void findForward();
   void nameForward();
   void findLayerInputs();
@@ -149,6 +152,8 @@ private:
   DenseMap<Operation *, Names> names;
   DenseSet<Value> layerInputs, held;
   DenseSet<Operation *> inForward;
+  /// The losses, and the ops between the GEMMs of their logits and them.
+  DenseSet<Operation *> ofLoss;
   /// Ops that are repeated once for all their readers. Casts of arguments are
   /// not among them, because they are repeated for each reader.
   DenseSet<Operation *> repeated;

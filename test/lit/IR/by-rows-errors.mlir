@@ -76,10 +76,46 @@ func.func @by_rows_c4_concat(%x: tensor<256x64xbf16>) {
 
 // -----
 
+func.func @by_rows_c4_rank(%x: tensor<256x8x8xf32>) {
+  %y = te.by_rows (%x) rows 128 : (tensor<256x8x8xf32>) -> tensor<256x8x8xf32> {
+  ^bb0(%a: tensor<256x8x8xf32>):
+    // expected-error @below {{expected an op that computes each row by itself, but it has other rows}}
+    %c = math.tanh %a : tensor<256x8x8xf32>
+    te.yield %c : tensor<256x8x8xf32>
+  }
+  return
+}
+
+// -----
+
+func.func @by_rows_c4_reshape(%x: tensor<256x64xf32>) {
+  %y = te.by_rows (%x) rows 128 : (tensor<256x64xf32>) -> tensor<2x128x64xf32> {
+  ^bb0(%a: tensor<256x64xf32>):
+    // expected-error @below {{expected an op that computes each row by itself, but it reshapes rows}}
+    %c = tensor.expand_shape %a [[0, 1], [2]] output_shape [2, 128, 64] : tensor<256x64xf32> into tensor<2x128x64xf32>
+    te.yield %c : tensor<2x128x64xf32>
+  }
+  return
+}
+
+// -----
+
+func.func @by_rows_c6_elementwise(%x: tensor<256x64xf32>) {
+  %y = te.by_rows (%x) rows 128 : (tensor<256x64xf32>) -> tensor<256x64xf32> {
+  ^bb0(%a: tensor<256x64xf32>):
+    %c = math.tanh %a : tensor<256x64xf32>
+    // expected-error @below {{expected a result of a GEMM or a loss, a cast for axis 0 or an amax that the body computes, but got a value of type 'tensor<256x64xf32>'}}
+    te.yield %c : tensor<256x64xf32>
+  }
+  return
+}
+
+// -----
+
 func.func @by_rows_c4_reduction(%x: tensor<256x64xf32>, %init: tensor<256xf32>) {
   %y = te.by_rows (%x, %init) rows 128 : (tensor<256x64xf32>, tensor<256xf32>) -> tensor<256xf32> {
   ^bb0(%a: tensor<256x64xf32>, %i: tensor<256xf32>):
-    // expected-error @below {{expected an op that computes each row by itself, but it reduces}}
+    // expected-error @below {{expected an op that computes each row by itself, but it is not a loop over all elements}}
     %c = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0)>], iterator_types = ["parallel", "reduction"]}
         ins(%a : tensor<256x64xf32>) outs(%i : tensor<256xf32>) {
     ^bb1(%e: f32, %o: f32):
@@ -157,7 +193,7 @@ func.func @by_rows_c5_yield(%x: tensor<256x128xbf16>) {
   %y = te.by_rows (%x) rows 128 : (tensor<256x128xbf16>) -> !te.scaled<256x128xf8E4M3FN, block_1x128, pow2, contract = 1> {
   ^bb0(%a: tensor<256x128xbf16>):
     %c = te.quantize %a : tensor<256x128xbf16> -> !te.scaled<256x128xf8E4M3FN, block_1x128, pow2, contract = 1>
-    // expected-error @below {{expected a tensor, a cast for axis 0 or an amax that the body computes, but got a value of type '!te.scaled<256x128xf8E4M3FN, block_1x128, pow2, contract = 1>'}}
+    // expected-error @below {{expected a result of a GEMM or a loss, a cast for axis 0 or an amax that the body computes, but got a value of type '!te.scaled<256x128xf8E4M3FN, block_1x128, pow2, contract = 1>'}}
     te.yield %c : !te.scaled<256x128xf8E4M3FN, block_1x128, pow2, contract = 1>
   }
   return
@@ -272,7 +308,7 @@ func.func @by_rows_c5_computed(%x: tensor<256x64xbf16>, %w: tensor<256x64xbf16>)
 func.func @by_rows_c5_argument(%x: tensor<256x64xbf16>) {
   %y = te.by_rows (%x) rows 128 : (tensor<256x64xbf16>) -> tensor<256x64xbf16> {
   ^bb0(%a: tensor<256x64xbf16>):
-    // expected-error @below {{expected a tensor, a cast for axis 0 or an amax that the body computes, but got a value of type 'tensor<256x64xbf16>'}}
+    // expected-error @below {{expected a result of a GEMM or a loss, a cast for axis 0 or an amax that the body computes, but got a value of type 'tensor<256x64xbf16>'}}
     te.yield %a : tensor<256x64xbf16>
   }
   return

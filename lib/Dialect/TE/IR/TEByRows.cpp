@@ -99,38 +99,53 @@ static Reads describe(QuantizeOp op) {
   return reads;
 }
 
-/// What computes each element of its results, matrices, from elements of the
-/// same row, or is a form of it in te-form-regions.
-static std::optional<Reads> describeElementwise(Operation &op) {
+/// An op that computes rows of its results from the same rows of its operands,
+/// element by element. te-form-regions writes such ops as loops over all
+/// elements, with reshapes around them.
+static std::optional<Reads> describeElementwise(Operation &op, int64_t rows) {
   Reads reads = {llvm::to_vector<3>(op.getOperands()), {}, ""};
-  if (isa<arith::ConstantOp, tensor::EmptyOp, tensor::CollapseShapeOp,
-          tensor::ExpandShapeOp>(op) ||
-      (op.hasTrait<OpTrait::Elementwise>() && isMemoryEffectFree(&op)))
-    return reads;
+  auto isFlat = [](Type type) { return cast<ShapedType>(type).getRank() == 1; };
+  auto hasRows = [&](Type type) {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    return tensor && tensor.getRank() == 2 && tensor.getDimSize(0) == rows;
+  };
+  auto areOfRows = [&] {
+    return llvm::all_of(op.getOperandTypes(), hasRows) &&
+           llvm::all_of(op.getResultTypes(), hasRows);
+  };
   if (auto generic = dyn_cast<linalg::GenericOp>(op)) {
-    if (generic.getNumLoops() != generic.getNumParallelLoops())
-      reads.refusal = "it reduces";
+    if (generic.getNumLoops() != 1 || generic.getNumParallelLoops() != 1)
+      reads.refusal = "it is not a loop over all elements";
+  } else if (isa<tensor::CollapseShapeOp, tensor::ExpandShapeOp>(op)) {
+    Type from = op.getOperand(0).getType(), to = op.getResult(0).getType();
+    if (!(hasRows(from) && isFlat(to)) && !(isFlat(from) && hasRows(to)))
+      reads.refusal = "it reshapes rows";
   } else if (auto slice = dyn_cast<tensor::ExtractSliceOp>(op)) {
     if (!slice.hasZeroOffset() || !slice.hasUnitStride() ||
-        (slice.getType().getRank() == 2 &&
-         slice.getType().getDimSize(0) != slice.getSourceType().getDimSize(0)))
+        !(areOfRows() ||
+          (isFlat(slice.getSourceType()) && isFlat(slice.getType()))))
       reads.refusal = "it does not take the first columns";
   } else if (auto concat = dyn_cast<tensor::ConcatOp>(op)) {
-    if (concat.getDim() != 1)
+    if (concat.getDim() != 1 || !areOfRows())
       reads.refusal = "it does not concatenate columns";
-  } else {
+  } else if (isa<arith::ConstantOp>(op) ||
+             (op.hasTrait<OpTrait::Elementwise>() && isMemoryEffectFree(&op))) {
+    if (!areOfRows())
+      reads.refusal = "it has other rows";
+  } else if (!isa<tensor::EmptyOp>(op)) {
     return std::nullopt;
   }
   return reads;
 }
 
 static LogicalResult verifyBodyOp(ByRowsOp op, Operation &inner) {
-  auto reads =
-      llvm::TypeSwitch<Operation *, std::optional<Reads>>(&inner)
-          .Case<MatmulOp, ScaledMatmulOp, CrossEntropyOp,
-                CrossEntropyBackwardOp, QuantizeOp>(
-              [](auto each) { return describe(each); })
-          .Default([](Operation *each) { return describeElementwise(*each); });
+  auto reads = llvm::TypeSwitch<Operation *, std::optional<Reads>>(&inner)
+                   .Case<MatmulOp, ScaledMatmulOp, CrossEntropyOp,
+                         CrossEntropyBackwardOp, QuantizeOp>(
+                       [](auto each) { return describe(each); })
+                   .Default([&](Operation *each) {
+                     return describeElementwise(*each, op.getNumRows());
+                   });
   // by_rows-c4
   if (!reads)
     return inner.emitOpError()
@@ -186,11 +201,14 @@ LogicalResult ByRowsOp::verify() {
   if (!yield)
     return emitOpError() << "expected the body to end in te.yield";
   for (Value value : yield.getValues())
-    if (isa<BlockArgument>(value) ||
+    if (!isa_and_present<MatmulOp, ScaledMatmulOp, CrossEntropyOp,
+                         CrossEntropyBackwardOp, QuantizeOp>(
+            value.getDefiningOp()) ||
         (isa<ScaledType>(value.getType()) && isByRows(value)))
       return yield.emitOpError()
-             << "expected a tensor, a cast for axis 0 or an amax that the body "
-                "computes, but got a value of type "
+             << "expected a result of a GEMM or a loss, a cast for axis 0 or "
+                "an "
+                "amax that the body computes, but got a value of type "
              << value.getType();
   if (yield.getValues().getTypes() != getResultTypes())
     return emitOpError() << "expected the results to have the types of what "

@@ -11,7 +11,10 @@
 // RUN: te-opt %t/unit.mlir --te-training-pipeline="recipe=float8_block_scaling logits-budget=70000 compile-to=fuse" | FileCheck %t/unit.mlir
 // RUN: te-opt %t/held.mlir --te-chunk-logits="budget=65536" | FileCheck %t/held.mlir
 // RUN: te-opt %t/elementwise.mlir --te-training-pipeline="vjp=capped recipe=float8_current_scaling logits-budget=70000 compile-to=fuse" | FileCheck %t/elementwise.mlir --check-prefix=CAPPED
+// RUN: te-opt %t/elementwise.mlir --te-training-pipeline="vjp=capped recipe=float8_current_scaling remat=everything logits-budget=70000 compile-to=fuse" | FileCheck %t/elementwise.mlir --check-prefix=CAPPED
+// RUN: te-opt %t/elementwise.mlir --te-training-pipeline="vjp=sliced recipe=float8_current_scaling logits-budget=70000 compile-to=fuse" | FileCheck %t/elementwise.mlir --check-prefix=SLICED
 // RUN: te-opt %t/elementwise.mlir --te-training-pipeline="vjp=odd recipe=float8_current_scaling logits-budget=70000 compile-to=fuse" | FileCheck %t/elementwise.mlir --check-prefix=ODD
+// RUN: te-opt %t/elementwise.mlir --te-training-pipeline="vjp=odd recipe=float8_current_scaling remat=everything logits-budget=70000 compile-to=fuse" | FileCheck %t/elementwise.mlir --check-prefix=ODD
 // RUN: te-opt %t/elementwise.mlir --te-training-pipeline="vjp=odd recipe=delayed_scaling logits-budget=70000 compile-to=schedule" | FileCheck %t/elementwise.mlir --check-prefix=PARTS
 // RUN: te-opt %t/declines.mlir --te-chunk-logits="budget=65536" --remarks-filter=".*" 2>&1 | FileCheck %t/declines.mlir
 // RUN: te-opt %t/transposed.mlir --te-chunk-logits="budget=65536" | FileCheck %t/transposed.mlir
@@ -170,6 +173,20 @@ func.func @odd(%x: tensor<272x128xbf16> {te.name = "x"}, %w: tensor<250x128xbf16
   return %loss : tensor<f32>
 }
 
+// A program that pads its vocabulary itself: the amax is that of the gradient with zeros.
+// SLICED-LABEL: func.func @sliced(
+// SLICED:         te.by_rows
+// SLICED:           tensor.extract_slice
+// SLICED:           tensor.concat
+// SLICED-NEXT:      te.quantize
+func.func @sliced(%x: tensor<272x128xbf16> {te.name = "x"}, %w: tensor<256x128xbf16> {te.name = "w", te.weight}, %t: tensor<272xi32> {te.name = "targets"})
+    -> (tensor<f32> {te.name = "loss"}) {
+  %y = te.linear %x, %w : tensor<272x128xbf16>, tensor<256x128xbf16> -> tensor<272x256xbf16>
+  %logits = tensor.extract_slice %y[0, 0] [272, 250] [1, 1] : tensor<272x256xbf16> to tensor<272x250xbf16>
+  %loss = te.cross_entropy %logits, %t : tensor<272x250xbf16>, tensor<272xi32>
+  return %loss : tensor<f32>
+}
+
 //--- declines.mlir
 // CHECK-NOT: te.by_rows
 
@@ -202,6 +219,25 @@ func.func @bias(%x: tensor<272x128xbf16>, %w: tensor<256x128xbf16>, %t: tensor<2
   %d = te.cross_entropy_backward %weight, %y, %t, %lse : tensor<272x256xbf16>, tensor<272xi32>, tensor<272xf32>
   %db = te.bias_grad %d : tensor<272x256xbf16> -> tensor<256xbf16>
   return %loss, %db : tensor<f32>, tensor<256xbf16>
+}
+
+// CHECK: the head multiplies a value with itself
+func.func @square(%x: tensor<272x256xbf16>, %t: tensor<272xi32>) -> tensor<f32> {
+  %y = te.matmul %x, %x contract = [1, 1] : tensor<272x256xbf16>, tensor<272x256xbf16> -> tensor<272x272xbf16>
+  %loss = te.cross_entropy %y, %t : tensor<272x272xbf16>, tensor<272xi32>
+  return %loss : tensor<f32>
+}
+
+// CHECK: gradients in f16 may need
+func.func @widened(%x: tensor<272x128xf16>, %w: tensor<256x128xf16>, %t: tensor<272xi32>, %g: tensor<f32>) -> (tensor<f32>, tensor<272x128xf16>) {
+  %y = te.matmul %x, %w contract = [1, 1] : tensor<272x128xf16>, tensor<256x128xf16> -> tensor<272x256xf16>
+  %z = arith.extf %y : tensor<272x256xf16> to tensor<272x256xf32>
+  %loss, %lse = te.cross_entropy %z, %t : tensor<272x256xf32>, tensor<272xi32> lse tensor<272xf32>
+  %weight = te.cross_entropy_weight of %t gradient %g vocabulary 256 : tensor<272xi32>
+  %d = te.cross_entropy_backward %weight, %z, %t, %lse : tensor<272x256xf32>, tensor<272xi32>, tensor<272xf32>
+  %e = arith.truncf %d : tensor<272x256xf32> to tensor<272x256xf16>
+  %dx = te.matmul %e, %w contract = [1, 0] : tensor<272x256xf16>, tensor<256x128xf16> -> tensor<272x128xf16>
+  return %loss, %dx : tensor<f32>, tensor<272x128xf16>
 }
 
 // CHECK: nothing bounds the gradient of the logits
