@@ -14,6 +14,8 @@ from te_mlir.errors import ImportFailure
 
 #: A warning follows when a function was captured this many times.
 _MANY = 32
+#: Methods that transformers adds to all loggers when it is imported.
+_OF_TRANSFORMERS = ("info_once", "warning_once", "warning_advice")
 _WITHOUT_TE = "torch.compile ran it without te"
 
 
@@ -58,9 +60,7 @@ def ignore_logs() -> None:
     # PyTorch has called it so since 2.12.
     ignored = getattr(config, "ignore_logging_functions", None)
     ignored = config.ignore_logger_methods if ignored is None else ignored
-    names = ("debug", "info", "warning", "error", "critical", "exception", "log")
-    # transformers adds the others to all loggers when it is imported.
-    names += ("info_once", "warning_once", "warning_advice")
+    names = ("debug", "info", "warning", "error", "critical", "exception", "log", *_OF_TRANSFORMERS)
     ignored.update(getattr(logging.Logger, name) for name in names if hasattr(logging.Logger, name))
 
 
