@@ -88,7 +88,8 @@ def TE_ByRowsOp
 
     The first operand of each op of the body, and its tokens, are computed by rows.
     Its others are arguments for `with`. All operands of an elementwise op are
-    computed by rows, or are constants. A cast for axis 0 may only be returned, as
+    computed by rows, or are constants; `te-form-regions` writes these ops as loops
+    over all elements, with reshapes around them. A cast for axis 0 may only be returned, as
     may losses and amaxes; a cast for axis 1 may not.
 
     Constraints:

@@ -86,7 +86,7 @@ static Value withoutZeros(Value value) {
                                                    : value;
 }
 
-static void sortByPosition(SmallVectorImpl<Operation *> &ops) {
+template <typename Ops> static void sortByPosition(Ops &ops) {
   llvm::sort(ops,
              [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
 }
@@ -205,11 +205,8 @@ LogicalResult Matcher::matchGradient() {
        llvm::any_of(chain.before, isF16) || llvm::any_of(chain.dgrads, isF16)))
     return fail("gradients in f16 may need the factor that the loss is "
                 "multiplied with");
-  auto inOrder = [](Operation *a, Operation *b) {
-    return a->isBeforeInBlock(b);
-  };
-  llvm::sort(chain.casts, inOrder);
-  llvm::sort(chain.dgrads, inOrder);
+  sortByPosition(chain.casts);
+  sortByPosition(chain.dgrads);
   for (Operation *gemm : chain.dgrads)
     if (!isInForward(gemm->getOperand(1)))
       return fail("the weight of the gradient is not known in the forward");
