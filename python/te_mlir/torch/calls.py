@@ -57,9 +57,9 @@ def ignore_logs() -> None:
     transformers' models log while they run: GPT-2 says in each process which loss it takes.
     """
     config: Any = torch._dynamo.config
-    # PyTorch has called it so since 2.12.
-    ignored = getattr(config, "ignore_logging_functions", None)
-    ignored = config.ignore_logger_methods if ignored is None else ignored
+    # Versions of PyTorch have one name or both, which are then one set.
+    options = ("ignore_logging_functions", "ignore_logger_methods")
+    ignored: set[Any] = next(getattr(config, option) for option in options if hasattr(config, option))
     names = ("debug", "info", "warning", "error", "critical", "exception", "log", *_OF_TRANSFORMERS)
     ignored.update(getattr(logging.Logger, name) for name in names if hasattr(logging.Logger, name))
 
