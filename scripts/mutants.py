@@ -112,6 +112,7 @@ class Lit:
         finally:
             for name in environment:
                 del self.test.config.environment[name]
+        # A test that this machine cannot run (no GPU, no package) notices nothing, nor does one that is known to fail.
         return (result[0] if isinstance(result, tuple) else result.code).name not in ("PASS", "UNSUPPORTED", "XFAIL")
 
 
