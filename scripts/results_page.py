@@ -124,9 +124,9 @@ def rows_of_more_pytorch():
             "`torch.compile` in bf16",
         ),
         (
-            "transformers' Llama from PyTorch, 16 layers of Llama-8B's size, each layer saves only its input",
+            "transformers' Llama from PyTorch, 16 layers of Llama-8B's size, activations computed again in the backward",
             "h200-torch-recompute-speed",
-            "`torch.compile` in bf16 with activation checkpoints",
+            "`torch.compile` in bf16 with a checkpoint for each layer",
         ),
     ):
         rows = read(file)["rows"]

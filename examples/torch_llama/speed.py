@@ -111,7 +111,10 @@ def write(rows, arguments, *names):
 
 
 def compiled(row, model, recompute=False):
-    """The loss of the model as the program that a row names; with `recompute`, a layer saves only its input."""
+    """The loss of the model as the program that a row names; with `recompute`, activations are not saved.
+
+    te saves the inputs of residual blocks then, two for each layer, and the peers save the input of each layer.
+    """
     name, _, graph = row.partition("+")
     if name in RECIPES:
         import te_mlir
