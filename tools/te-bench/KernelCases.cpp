@@ -364,9 +364,10 @@ void addLosses(Cases &cases) {
   constexpr int64_t rows = 1024, vocab = 128256;
   const std::string size = " 1024x128256";
   const Parameters tokens =
-      kBF16 + Parameters{{"tokens", rows}, {"vocab", vocab}};
+      kBF16 + Parameters{{"tokens", rows}, {"vocab", vocab}, {"cols", vocab}};
   const auto cast = [&](int32_t scheme) {
     return kBF16 + Parameters{{"rows", rows},
+                              {"vocab", vocab},
                               {"cols", vocab},
                               {"whole_rows", rows},
                               {"scheme", scheme},

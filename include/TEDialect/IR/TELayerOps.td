@@ -564,23 +564,35 @@ def TE_CrossEntropyOp
     `lse[t] = log(sum_v exp(logits[t, v]))`, in f32, is a result if the backward
     needs it.
 
-    Constraints:
-    1. (cross_entropy-c1) `logits` is `[tokens, vocabulary]`, `targets` and `lse` are `[tokens]`.
+    With `vocabulary`, columns from there on are padding: they are not read, and their
+    gradient is 0. Without it, every column is a class.
 
-    Example:
+    Constraints:
+    1. (cross_entropy-c1) `logits` is `[tokens, columns]`, `targets` and `lse` are `[tokens]`.
+    2. (cross_entropy-c2) `vocabulary` is positive and at most `columns`.
+
+    Examples:
 
     ```mlir
     %loss = te.cross_entropy %logits, %targets : tensor<256x1000xbf16>, tensor<256xi32>
+    %padded = te.cross_entropy %logits, %targets {vocabulary = 997} : tensor<256x1000xbf16>, tensor<256xi32>
     ```
   }];
-  let arguments = (ins Arg<TE_HPMatrix, "[tokens, vocabulary]">:$logits,
+  let arguments = (ins Arg<TE_HPMatrix, "[tokens, columns]">:$logits,
                        Arg<TE_IdVector, "[tokens]">:$targets,
+                       OptionalAttr<I64Attr>:$vocabulary,
                        DefaultValuedAttr<I32Attr, "-100">:$ignore_index);
   let results = (outs Res<TE_F32Scalar, "mean loss">:$loss,
                       Res<Optional<TE_F32Vector>, "[tokens]">:$lse);
   let assemblyFormat = [{
     $logits `,` $targets attr-dict `:` type($logits) `,` type($targets)
     (`lse` type($lse)^)?
+  }];
+  let extraClassDeclaration = [{
+    /// The number of classes, which are the first columns of the logits.
+    int64_t getClasses() {
+      return getVocabulary().value_or(getLogits().getType().getDimSize(1));
+    }
   }];
   let hasVerifier = 1;
 }
@@ -625,10 +637,12 @@ def TE_CrossEntropyBackwardOp
   let description = [{
     `dlogits[t, v] = weight * (exp(logits[t, v] - lse[t]) - [v = targets[t]])`, with
     `weight` of te.cross_entropy_weight; 0 for ignored tokens. The arithmetic is in
-    f32, and the result is rounded once.
+    f32, and the result is rounded once. With `vocabulary`, columns from there on are
+    not read, and `dlogits` is 0 there.
 
     Constraints:
-    1. (cross_entropy_backward-c1) `logits` is `[tokens, vocabulary]`, `targets` and `lse` are `[tokens]`.
+    1. (cross_entropy_backward-c1) `logits` is `[tokens, columns]`, `targets` and `lse` are `[tokens]`.
+    2. (cross_entropy_backward-c2) `vocabulary` is positive and at most `columns`.
 
     Example:
 
@@ -638,14 +652,21 @@ def TE_CrossEntropyBackwardOp
     ```
   }];
   let arguments = (ins Arg<TE_F32Scalar, "weight of a token">:$weight,
-                       Arg<TE_HPMatrix, "[tokens, vocabulary]">:$logits,
+                       Arg<TE_HPMatrix, "[tokens, columns]">:$logits,
                        Arg<TE_IdVector, "[tokens]">:$targets,
                        Arg<TE_F32Vector, "[tokens]">:$lse,
+                       OptionalAttr<I64Attr>:$vocabulary,
                        DefaultValuedAttr<I32Attr, "-100">:$ignore_index);
   let results = (outs Res<TE_HPMatrix, "type of logits">:$dlogits);
   let assemblyFormat = [{
     $weight `,` $logits `,` $targets `,` $lse attr-dict
     `:` type($logits) `,` type($targets) `,` type($lse)
+  }];
+  let extraClassDeclaration = [{
+    /// The number of classes, which are the first columns of the logits.
+    int64_t getClasses() {
+      return getVocabulary().value_or(getLogits().getType().getDimSize(1));
+    }
   }];
   let hasVerifier = 1;
 }

@@ -109,6 +109,8 @@ class FitsText<string what, string a, string b>
     : Relation<"area", ["\"" # what # "\"", a, b]>;
 class Fits<string a, string b> : FitsText<"'" # a # "' and '" # b # "'", a, b>;
 class Multiple<string name, string of> : Relation<"multiple", ["\"" # name # "\"", name, of]>;
+/// A size that is not larger than another one.
+class AtMost<string name, string size> : Relation<"atMost", ["\"" # name # "\"", name, "\"" # size # "\"", size]>;
 /// A result that is stored as its operands or as f32.
 class SameOrF32<string name, string type>
     : Relation<"type", ["\"" # name # "\"", name, "{" # type # ", f32}"]>;

@@ -63,6 +63,15 @@ public:
                : expected(name, "a multiple of " + text(of), text(value));
   }
 
+  Checks &atMost(const char *name, int64_t value, const char *ofName,
+                 int64_t of) {
+    return value <= of ? *this
+                       : expected(name,
+                                  std::string("at most '") + ofName + "' (" +
+                                      text(of) + ")",
+                                  text(value));
+  }
+
   Checks &flag(const char *name, int32_t value) {
     return value == 0 || value == 1 ? *this
                                     : expected(name, "0 or 1", text(value));

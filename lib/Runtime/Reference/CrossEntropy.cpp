@@ -56,7 +56,7 @@ void cross_entropy(const cross_entropy_params &p, void *const *buffers) {
   auto *lse = static_cast<float *>(buffers[b::lse]);
   auto *losses = static_cast<float *>(buffers[b::token_loss]);
   auto x = [&](int64_t t, int64_t v) {
-    return load(buffers[b::logits], t * p.vocab + v, p.type);
+    return load(buffers[b::logits], t * p.cols + v, p.type);
   };
   parallelFor(
       p.tokens, p.tokens * p.vocab * 32, [&](int64_t begin, int64_t end) {
@@ -98,10 +98,10 @@ void cross_entropy_backward(const cross_entropy_backward_params &p,
   parallelFor(
       p.tokens, p.tokens * p.vocab * 32, [&](int64_t begin, int64_t end) {
         for (int64_t t = begin; t < end; ++t)
-          for (int64_t v = 0; v < p.vocab; ++v) {
-            const int64_t i = t * p.vocab + v;
+          for (int64_t v = 0; v < p.cols; ++v) {
+            const int64_t i = t * p.cols + v;
             float grad = 0.0f;
-            if (counts(p, targets[t]))
+            if (v < p.vocab && counts(p, targets[t]))
               grad = (math::exp(load(buffers[b::logits], i, p.type) - lse[t]) -
                       (v == targets[t] ? 1.0f : 0.0f)) *
                      weight;
@@ -117,7 +117,8 @@ void cross_entropy_backward_quantize(
   void *const backward[] = {buffers[b::weight], buffers[b::logits],
                             buffers[b::targets], buffers[b::lse],
                             gradient.data()};
-  cross_entropy_backward({p.rows, p.cols, p.type, p.ignore_index}, backward);
+  cross_entropy_backward({p.rows, p.vocab, p.cols, p.type, p.ignore_index},
+                         backward);
   void *const cast[] = {gradient.data(), buffers[b::scale],
                         buffers[b::row], buffers[b::row_scale],
                         buffers[b::col], buffers[b::col_scale],

@@ -29,12 +29,19 @@ static LaunchCall &addTokens(LaunchCall &call, LossOp op, int64_t tokens,
       .i32("ignore_index", op.getIgnoreIndex());
 }
 
+/// Adds them, and the logits, which may have more columns than classes.
+template <typename LossOp>
+static LaunchCall &addLogits(LaunchCall &call, LossOp op, int64_t tokens) {
+  return addTokens(call, op, tokens, op.getClasses())
+      .i64("cols", dim(op.getLogits(), 1))
+      .type("type", elementType(op.getLogits()));
+}
+
 /// The losses of tokens, and lse.
 static LogicalResult emitLosses(CrossEntropyOp op, int64_t tokens,
                                 Value tokenLoss, LaunchEmitter &emitter) {
   LaunchCall call(emitter, op, "cross_entropy");
-  return addTokens(call, op, tokens, dim(op.getLogits(), 1))
-      .type("type", elementType(op.getLogits()))
+  return addLogits(call, op, tokens)
       .in(op.getLogits())
       .in(op.getTargets())
       .outOrScratch(op.getLse(), tokens)
@@ -45,7 +52,7 @@ static LogicalResult emitLosses(CrossEntropyOp op, int64_t tokens,
 static LogicalResult emitMean(CrossEntropyOp op, Value tokenLoss,
                               LaunchEmitter &emitter) {
   LaunchCall call(emitter, op, "cross_entropy_mean");
-  return addTokens(call, op, dim(op.getLogits(), 0), dim(op.getLogits(), 1))
+  return addTokens(call, op, dim(op.getLogits(), 0), op.getClasses())
       .buffer(tokenLoss)
       .in(op.getTargets())
       .out(op.getLoss())
@@ -81,8 +88,7 @@ LogicalResult te::emitLaunches(CrossEntropyWeightOp op,
 static LogicalResult emitGradient(CrossEntropyBackwardOp op,
                                   LaunchEmitter &emitter, RowRange rows) {
   LaunchCall call(emitter, op, "cross_entropy_backward");
-  return addTokens(call, op, rows.count, dim(op.getLogits(), 1))
-      .type("type", elementType(op.getLogits()))
+  return addLogits(call, op, rows.count)
       .in(op.getWeight())
       .in(op.getLogits())
       .in(op.getTargets())

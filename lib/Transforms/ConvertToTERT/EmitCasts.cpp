@@ -180,7 +180,8 @@ LogicalResult te::emitRows(QuantizeOp op, LaunchEmitter &emitter,
       .i32("pow2_scales", !isPerTensor && type.getPow2())
       .f32("amax_epsilon", op.getAmaxEpsilon());
   if (gradient)
-    call.i32("ignore_index", gradient.getIgnoreIndex())
+    call.i64("vocab", gradient.getClasses())
+        .i32("ignore_index", gradient.getIgnoreIndex())
         .in(gradient.getWeight())
         .in(gradient.getLogits())
         .in(gradient.getTargets())

@@ -135,6 +135,7 @@ void populateFuse(OpPassManager &manager,
     function.addPass(createInsertProbesPass(
         {llvm::to_vector_of<std::string>(options.probes)}));
   if (options.fuse) {
+    function.addPass(createFusePaddingPass());
     function.addPass(createFuseAmaxPass());
     // After no te.amax reads the activation.
     function.addPass(createFuseActivationQuantizePass());

@@ -417,6 +417,14 @@ func.func @cross_entropy_c1(%l: tensor<4x10xf32>, %t: tensor<5xi32>) {
 
 // -----
 
+func.func @cross_entropy_c2(%l: tensor<4x10xf32>, %t: tensor<4xi32>) {
+  // expected-error @below {{expected 'vocabulary' to be between 1 and the 10 columns of 'logits', but got 11}}
+  %loss = te.cross_entropy %l, %t {vocabulary = 11 : i64} : tensor<4x10xf32>, tensor<4xi32>
+  return
+}
+
+// -----
+
 func.func @cross_entropy_weight_c1(%t: tensor<4xi32>) {
   // expected-error @below {{expected 'vocabulary' to be positive, but got 0}}
   %w = te.cross_entropy_weight of %t vocabulary 0 : tensor<4xi32>
@@ -428,6 +436,14 @@ func.func @cross_entropy_weight_c1(%t: tensor<4xi32>) {
 func.func @cross_entropy_backward_c1(%d: tensor<f32>, %l: tensor<4x10xf32>, %t: tensor<4xi32>, %lse: tensor<5xf32>) {
   // expected-error @below {{expected 'lse' to have shape 4, but got 5}}
   %g = te.cross_entropy_backward %d, %l, %t, %lse : tensor<4x10xf32>, tensor<4xi32>, tensor<5xf32>
+  return
+}
+
+// -----
+
+func.func @cross_entropy_backward_c2(%d: tensor<f32>, %l: tensor<4x10xf32>, %t: tensor<4xi32>, %lse: tensor<4xf32>) {
+  // expected-error @below {{expected 'vocabulary' to be between 1 and the 10 columns of 'logits', but got 0}}
+  %g = te.cross_entropy_backward %d, %l, %t, %lse {vocabulary = 0 : i64} : tensor<4x10xf32>, tensor<4xi32>, tensor<4xf32>
   return
 }
 

@@ -421,7 +421,7 @@ TEST_P(Agreement, CrossEntropyGradients) {
           targets[t] = static_cast<int32_t>(t % 5 == 0 ? -100 : t * 31 % vocab);
         const std::vector<float> weight{0.5f}, lse(tokens, 7.25f);
         check(label("cross_entropy_backward", tokens, vocab, type, kind),
-              TE_PLAN(cross_entropy_backward, tokens, vocab, type, -100),
+              TE_PLAN(cross_entropy_backward, tokens, vocab, vocab, type, -100),
               {in(weight), in(logits.bytes), in(targets), in(lse)},
               {{type, tokens * vocab}});
         check(label("cross_entropy_mean", tokens, vocab, type, kind),

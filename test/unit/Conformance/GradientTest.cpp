@@ -274,7 +274,7 @@ TEST_P(Gradient, CrossEntropy) {
   Array lse(TE_RT_F32, tokens);
   auto forward = [&](const Array &at) {
     Array loss(TE_RT_F32, 1), each(TE_RT_F32, tokens);
-    device().run(TE_PLAN(cross_entropy, tokens, vocab, TE_RT_F32, -1),
+    device().run(TE_PLAN(cross_entropy, tokens, vocab, vocab, TE_RT_F32, -1),
                  {in(at.bytes), in(targets), out(lse.bytes), out(each.bytes)});
     device().run(TE_PLAN(cross_entropy_mean, tokens, vocab, -1),
                  {in(each.bytes), in(targets), out(loss.bytes)});
@@ -285,9 +285,10 @@ TEST_P(Gradient, CrossEntropy) {
   const float dloss = 3;
   device().run(TE_PLAN(cross_entropy_weight, tokens, vocab, -1),
                {in(std::vector<float>{dloss}), in(targets), out(weight.bytes)});
-  device().run(TE_PLAN(cross_entropy_backward, tokens, vocab, TE_RT_F32, -1),
-               {in(weight.bytes), in(Array(TE_RT_F32, x).bytes), in(targets),
-                in(lse.bytes), out(grad.bytes)});
+  device().run(
+      TE_PLAN(cross_entropy_backward, tokens, vocab, vocab, TE_RT_F32, -1),
+      {in(weight.bytes), in(Array(TE_RT_F32, x).bytes), in(targets),
+       in(lse.bytes), out(grad.bytes)});
   for (int64_t t = 3; t < tokens; t += 7)
     for (int64_t v = 0; v < vocab; ++v)
       ASSERT_EQ(grad.at(t * vocab + v), 0) << "an ignored token has a gradient";

@@ -269,7 +269,7 @@ TEST_P(Pointwise, CrossEntropyValues) {
       Array loss(TE_RT_F32, 1), lse(TE_RT_F32, tokens), each(TE_RT_F32, tokens);
       auto run = [&] {
         device().run(
-            TE_PLAN(cross_entropy, tokens, vocab, type, ignore),
+            TE_PLAN(cross_entropy, tokens, vocab, vocab, type, ignore),
             {in(logits.bytes), in(targets), out(lse.bytes), out(each.bytes)});
         device().run(TE_PLAN(cross_entropy_mean, tokens, vocab, ignore),
                      {in(each.bytes), in(targets), out(loss.bytes)});
@@ -316,7 +316,7 @@ TEST_P(Pointwise, CrossEntropyOfExceptionalRows) {
     const std::vector<int32_t> targets(5, 4999);
     Array lse(TE_RT_F32, 5), each(TE_RT_F32, 5);
     device().run(
-        TE_PLAN(cross_entropy, 5, vocab, type, -100),
+        TE_PLAN(cross_entropy, 5, vocab, vocab, type, -100),
         {in(logits.bytes), in(targets), out(lse.bytes), out(each.bytes)});
     for (int64_t t = 0; t < 4; ++t)
       EXPECT_TRUE(std::isnan(each.at(t))) << "row " << t;
@@ -358,13 +358,61 @@ TEST_P(Pointwise, CrossEntropyBackwardInPlace) {
       Array apart(type, tokens * vocab), inPlace(type, tokens * vocab);
       auto run = [&](Buffer output) {
         device().run(
-            TE_PLAN(cross_entropy_backward, tokens, vocab, type, -100),
+            TE_PLAN(cross_entropy_backward, tokens, vocab, vocab, type, -100),
             {in(weight), in(logits.bytes), in(targets), in(lse), output});
       };
       run(out(apart.bytes));
       run(outOn(1, inPlace.bytes));
       EXPECT_EQ(apart.bytes, inPlace.bytes);
       EXPECT_NE(apart.bytes, logits.bytes);
+    }
+}
+
+// Columns after the classes are not read, change no bit, and get a gradient of
+// 0.
+TEST_P(Pointwise, CrossEntropyOfPaddedLogits) {
+  const int64_t tokens = 9;
+  for (auto [vocab, cols] : {std::pair<int64_t, int64_t>{517, 528},
+                             {517, 519},
+                             {1, 8},
+                             {4096, 4224}})
+    for (int32_t type : kTypes) {
+      const Array logits = makeArray("normal", type, tokens * vocab);
+      Array padded(type, tokens * cols);
+      for (int64_t t = 0; t < tokens; ++t)
+        for (int64_t v = 0; v < cols; ++v)
+          padded.set(t * cols + v, v < vocab    ? logits.at(t * vocab + v)
+                                   : v % 2 == 0 ? NAN
+                                                : INFINITY);
+      std::vector<int32_t> targets(tokens);
+      for (int64_t t = 0; t < tokens; ++t)
+        targets[t] = static_cast<int32_t>(t % 5 == 0 ? vocab : t * 31 % vocab);
+      Array lse(TE_RT_F32, tokens), each = lse, lseOfPadded = lse,
+                                    eachOfPadded = lse;
+      device().run(
+          TE_PLAN(cross_entropy, tokens, vocab, vocab, type, -100),
+          {in(logits.bytes), in(targets), out(lse.bytes), out(each.bytes)});
+      device().run(TE_PLAN(cross_entropy, tokens, vocab, cols, type, -100),
+                   {in(padded.bytes), in(targets), out(lseOfPadded.bytes),
+                    out(eachOfPadded.bytes)});
+      EXPECT_EQ(lse.bytes, lseOfPadded.bytes);
+      EXPECT_EQ(each.bytes, eachOfPadded.bytes);
+
+      const std::vector<float> weight = {0.5f};
+      Array grad(type, tokens * vocab), gradOfPadded(type, tokens * cols);
+      device().run(
+          TE_PLAN(cross_entropy_backward, tokens, vocab, vocab, type, -100),
+          {in(weight), in(logits.bytes), in(targets), in(lse.bytes),
+           out(grad.bytes)});
+      device().run(
+          TE_PLAN(cross_entropy_backward, tokens, vocab, cols, type, -100),
+          {in(weight), in(padded.bytes), in(targets), in(lse.bytes),
+           out(gradOfPadded.bytes)});
+      for (int64_t t = 0; t < tokens; ++t)
+        for (int64_t v = 0; v < cols; ++v)
+          ASSERT_EQ(gradOfPadded.at(t * cols + v),
+                    v < vocab ? grad.at(t * vocab + v) : 0.0)
+              << "token " << t << ", column " << v << " of " << cols;
     }
 }
 

@@ -34,15 +34,16 @@ def bias_grad : Kernel<Layers> {
 
 def cross_entropy : Kernel<Layers> {
   let Description = [{
-    lse[t] = M + log(sum of exponentials) of row t of the logits, and token_loss[t] =
-    lse[t] - logits[t, target]. Tokens whose target is `ignore_index` or outside
-    [0, vocab) are ignored; their token_loss is 0.
+    lse[t] = M + log(sum of exponentials) of the first `vocab` elements of row t of the
+    logits, and token_loss[t] = lse[t] - logits[t, target]. Tokens whose target is
+    `ignore_index` or outside [0, vocab) are ignored; their token_loss is 0.
   }];
-  let Parameters = (parameters Dim:$tokens, Count:$vocab, WideType:$type, AnyInt32:$ignore_index);
-  let Buffers = (buffers In<["tokens", "vocab"], "type">:$logits, In<["tokens"], "i32">:$targets,
+  let Parameters = (parameters Dim:$tokens, Count:$vocab, Dim:$cols, WideType:$type,
+                               AnyInt32:$ignore_index);
+  let Buffers = (buffers In<["tokens", "cols"], "type">:$logits, In<["tokens"], "i32">:$targets,
                          Out<["tokens"], "f32">:$lse, Out<["tokens"], "f32">:$token_loss);
-  let Relations = [Fits<"tokens", "vocab">];
-  let Meaning = 3;
+  let Relations = [Fits<"tokens", "cols">, AtMost<"vocab", "cols">];
+  let Meaning = 4;
 }
 
 def cross_entropy_mean : Kernel<Layers> {
@@ -68,16 +69,18 @@ def cross_entropy_weight : Kernel<Layers> {
 
 def cross_entropy_backward : Kernel<Layers> {
   let Description = [{
-    dlogits = (exp(x - lse) - (v == target ? 1 : 0)) * weight, or 0 for ignored tokens.
-    The rows may be a part of those that `weight` is computed from.
+    dlogits = (exp(x - lse) - (v == target ? 1 : 0)) * weight, or 0 for ignored tokens
+    and from column `vocab` on. The rows may be a part of those that `weight` is
+    computed from.
   }];
-  let Parameters = (parameters Dim:$tokens, Count:$vocab, WideType:$type, AnyInt32:$ignore_index);
-  let Buffers = (buffers In<["1"], "f32">:$weight, In<["tokens", "vocab"], "type">:$logits,
+  let Parameters = (parameters Dim:$tokens, Count:$vocab, Dim:$cols, WideType:$type,
+                               AnyInt32:$ignore_index);
+  let Buffers = (buffers In<["1"], "f32">:$weight, In<["tokens", "cols"], "type">:$logits,
                          In<["tokens"], "i32">:$targets, In<["tokens"], "f32">:$lse,
-                         Out<["tokens", "vocab"], "type">:$dlogits);
-  let Relations = [Fits<"tokens", "vocab">];
+                         Out<["tokens", "cols"], "type">:$dlogits);
+  let Relations = [Fits<"tokens", "cols">, AtMost<"vocab", "cols">];
   let Reuses = [MayReuse<"dlogits", "logits">];
-  let Meaning = 2;
+  let Meaning = 3;
 }
 
 def cross_entropy_backward_quantize : Kernel<Layers> {
@@ -85,8 +88,8 @@ def cross_entropy_backward_quantize : Kernel<Layers> {
     Casts what cross_entropy_backward computes for `rows` tokens, rounded to `type`, as
     quantize_rows casts rows of a matrix. The rounded gradient is not stored in memory.
   }];
-  let Parameters = (parameters Dim:$rows, Dim:$cols, Dim:$whole_rows, Dim:$first_row,
-                               WideType:$type, Fp8Type:$fp8_type,
+  let Parameters = (parameters Dim:$rows, Count:$vocab, Dim:$cols, Dim:$whole_rows,
+                               Dim:$first_row, WideType:$type, Fp8Type:$fp8_type,
                                SchemeFrom<PerTensor, Block1x128>:$scheme, Flag:$pow2_scales,
                                NonNegative:$amax_epsilon, AnyInt32:$ignore_index);
   let Buffers = (buffers In<["1"], "f32">:$weight, In<["rows", "cols"], "type">:$logits,
@@ -97,7 +100,7 @@ def cross_entropy_backward_quantize : Kernel<Layers> {
                          OutOpt<["cols", "whole_rows"], "fp8_type">:$col,
                          OutOpt<["scales(scheme, whole_rows, cols, 0)"], "f32">:$col_scale,
                          OutOpt<["1"], "f32">:$amax);
-  let Relations = [Fits<"rows", "cols">, Fits<"whole_rows", "cols">,
+  let Relations = [Fits<"rows", "cols">, Fits<"whole_rows", "cols">, AtMost<"vocab", "cols">,
                    Multiple<"first_row", "128">];
   let HasRule = 1;
 }

@@ -99,6 +99,26 @@ def FuseNormAddPass : Pass<"te-fuse-norm-add", "func::FuncOp"> {
   ];
 }
 
+def FusePaddingPass : Pass<"te-fuse-padding", "func::FuncOp"> {
+  let summary = "let losses read padded logits in place";
+  let description = [{
+    A GEMM whose columns are padded is cut to the classes of a te.cross_entropy, and
+    the gradient of the logits is padded again for its casts and GEMMs. Both are
+    copies of the logits, whose rows are not even aligned. The pass gives the loss
+    and its gradient the padded logits and the number of classes (`vocabulary`), so
+    that the columns of padding are neither read nor copied, and the gradient is 0
+    there.
+
+    It runs before te-fuse-amax, and can be skipped; no bit changes.
+
+    ```mlir
+    %loss = te.cross_entropy %padded, %targets {vocabulary = 50257 : i64} : tensor<8192x50272xbf16>, tensor<8192xi32>
+    ```
+  }];
+  let dependentDialects = ["::mlir::te::TEDialect", "::mlir::tensor::TensorDialect"];
+  let statistics = [Statistic<"numFused", "num-fused", "losses that read padded logits">];
+}
+
 def ChunkLogitsPass : Pass<"te-chunk-logits", "func::FuncOp"> {
   let summary = "compute a head and its loss over a few rows at a time";
   let description = [{

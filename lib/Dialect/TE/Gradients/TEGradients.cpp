@@ -179,11 +179,10 @@ LogicalResult CrossEntropyOp::differentiate(OpBuilder &b,
       adjoints.residual(requireStatistics(*this, /*lse*/ 1).getLse(), "lse");
   Value weight = CrossEntropyWeightOp::create(
       b, getLoc(), dloss.getType(), targets, dloss,
-      b.getI64IntegerAttr(getLogits().getType().getDimSize(1)),
-      getIgnoreIndexAttr());
+      b.getI64IntegerAttr(getClasses()), getIgnoreIndexAttr());
   auto backward = CrossEntropyBackwardOp::create(
       b, getLoc(), getLogits().getType(), weight, logits, targets, lse,
-      getIgnoreIndexAttr());
+      getVocabularyAttr(), getIgnoreIndexAttr());
   adjoints.add(getLogits(), backward.getDlogits());
   return success();
 }

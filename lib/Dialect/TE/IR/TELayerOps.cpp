@@ -364,9 +364,23 @@ static LogicalResult verifyTokens(Operation *op, Value logits, Value targets,
   return lse ? verifyShape(op, "lse", lse.getType(), {tokens}) : success();
 }
 
+/// 'vocabulary', when there, names columns of the logits.
+template <typename LossOp> static LogicalResult verifyClasses(LossOp op) {
+  const int64_t columns = shapeOf(op.getLogits().getType())[1];
+  const std::optional<int64_t> classes = op.getVocabulary();
+  if (!classes || (*classes > 0 && *classes <= columns))
+    return success();
+  return op.emitOpError() << "expected 'vocabulary' to be between 1 and the "
+                          << columns << " columns of 'logits', but got "
+                          << *classes;
+}
+
 LogicalResult CrossEntropyOp::verify() {
   // cross_entropy-c1
-  return verifyTokens(*this, getLogits(), getTargets(), getLse());
+  if (failed(verifyTokens(*this, getLogits(), getTargets(), getLse())))
+    return failure();
+  // cross_entropy-c2
+  return verifyClasses(*this);
 }
 
 LogicalResult CrossEntropyWeightOp::verify() {
@@ -379,5 +393,8 @@ LogicalResult CrossEntropyWeightOp::verify() {
 
 LogicalResult CrossEntropyBackwardOp::verify() {
   // cross_entropy_backward-c1
-  return verifyTokens(*this, getLogits(), getTargets(), getLse());
+  if (failed(verifyTokens(*this, getLogits(), getTargets(), getLse())))
+    return failure();
+  // cross_entropy_backward-c2
+  return verifyClasses(*this);
 }

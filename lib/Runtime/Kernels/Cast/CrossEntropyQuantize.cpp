@@ -35,7 +35,8 @@ Status plan_cross_entropy_backward_quantize(
     args.loss.targets = static_cast<const int32_t *>(buffers[index::targets]);
     args.loss.lse = static_cast<float *>(buffers[index::lse]);
     args.loss.tokens = params.rows;
-    args.loss.vocab = params.cols;
+    args.loss.vocab = params.vocab;
+    args.loss.cols = params.cols;
     args.loss.ignoreIndex = params.ignore_index;
     placeRows(params, slot, buffers + index::scale, args);
     const bool isFast = isAligned(args.loss.logits, 16) &&

@@ -39,10 +39,11 @@ Status plan_cross_entropy(const CudaDevice &device,
   *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
     CrossEntropyArgs args = argumentsOf(params);
     args.logits = buffers[b::logits];
+    args.cols = params.cols;
     args.targets = static_cast<const int32_t *>(buffers[b::targets]);
     args.lse = static_cast<float *>(buffers[b::lse]);
     args.tokenLoss = static_cast<float *>(buffers[b::token_loss]);
-    args.vectors = params.vocab % kExpRun == 0 && areAligned({args.logits});
+    args.vectors = params.cols % kExpRun == 0 && areAligned({args.logits});
     return launch(config, args);
   });
   return Status::ok();
@@ -88,7 +89,7 @@ Status plan_cross_entropy_backward(const CudaDevice &device,
   namespace b = cross_entropy_backward_buffers;
   const int64_t length = runLength({params.type});
   const int64_t blocksPerRow =
-      ceilDiv(params.vocab, kLogitGradBlock * kLogitGradElements);
+      ceilDiv(params.cols, kLogitGradBlock * kLogitGradElements);
   LaunchConfig config;
   TE_RT_RETURN_IF_FAILED(
       findTyped(device, "te_cross_entropy_backward", {params.type}, &config));
@@ -98,12 +99,13 @@ Status plan_cross_entropy_backward(const CudaDevice &device,
     CrossEntropyArgs args = argumentsOf(params);
     args.weight = static_cast<float *>(buffers[b::weight]);
     args.logits = buffers[b::logits];
+    args.cols = params.cols;
     args.targets = static_cast<const int32_t *>(buffers[b::targets]);
     args.lse = static_cast<float *>(buffers[b::lse]);
     args.dlogits = buffers[b::dlogits];
     args.blocksPerRow = static_cast<uint32_t>(blocksPerRow);
     args.vectors =
-        params.vocab % length == 0 && areAligned({args.logits, args.dlogits});
+        params.cols % length == 0 && areAligned({args.logits, args.dlogits});
     return launch(config, args);
   });
   return Status::ok();

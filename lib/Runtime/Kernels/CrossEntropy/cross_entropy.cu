@@ -73,11 +73,12 @@ __device__ __forceinline__ float blockMax(float value) {
   return value;
 }
 
-/// A run of a row from element v on.
+/// A run of a row from element v on. With `kVectors` a row has whole runs, of
+/// which the last may be more than its classes.
 template <typename T, bool kVectors>
 __device__ __forceinline__ Run<T, kExpRun> loadRun(const T *row, int64_t v,
                                                    int64_t vocab) {
-  if constexpr (kVectors) {
+  if (kVectors && v + kExpRun <= vocab) {
     return Run<T, kExpRun>::load(row + v);
   } else {
     float x[kExpRun];
@@ -95,7 +96,7 @@ __device__ __forceinline__ void logSumExp(const CrossEntropyArgs &args) {
   constexpr int64_t kStep = kLanes * kExpRun;
   __shared__ float lanes[kLanes];
   const int64_t token = blockIdx.x;
-  const T *row = static_cast<const T *>(args.logits) + token * args.vocab;
+  const T *row = static_cast<const T *>(args.logits) + token * args.cols;
 
   ExpLane lane;
   for (int64_t v = threadIdx.x * kExpRun; v < args.vocab;
@@ -178,7 +179,7 @@ __device__ __forceinline__ void logitGrads(const CrossEntropyArgs &args) {
   const LogitGradient<T> gradient(args);
   const TokenGradient<T> row = gradient.row(token);
   const T *logits = gradient.at(token, 0);
-  T *to = static_cast<T *>(args.dlogits) + token * args.vocab;
+  T *to = static_cast<T *>(args.dlogits) + token * args.cols;
   Run<T, N> runs[kUnroll] = {};
 #pragma unroll
   for (int u = 0; u < kUnroll; ++u) {
@@ -189,7 +190,7 @@ __device__ __forceinline__ void logitGrads(const CrossEntropyArgs &args) {
 #pragma unroll
   for (int u = 0; u < kUnroll; ++u) {
     const int64_t v = first + u * (kLogitGradBlock * N);
-    if (v < args.vocab)
+    if (v < args.cols)
       row.compute(runs[u], v).store(to + v);
   }
 }

@@ -12,16 +12,17 @@
 namespace te::rt::cuda {
 
 struct CrossEntropyArgs {
-  const void *logits;     // [tokens, vocab]
+  const void *logits;     // [tokens, cols]
   const int32_t *targets; // [tokens]
   const float *dloss;     // [1], or null
   float *lse;             // [tokens]
   float *tokenLoss;       // [tokens]
   float *loss;            // [1]
   float *weight;          // [1]
-  void *dlogits;          // [tokens, vocab]
+  void *dlogits;          // [tokens, cols]
   int64_t tokens;
-  int64_t vocab;
+  int64_t vocab; // the first columns, which are classes
+  int64_t cols;
   int32_t ignoreIndex;
   uint32_t blocksPerRow; // of the backward; its grid is tokens * blocksPerRow
   bool vectors;          // whether 16 bytes are aligned

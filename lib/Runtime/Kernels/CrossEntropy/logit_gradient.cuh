@@ -20,8 +20,9 @@ template <typename T> struct TokenGradient {
   int32_t target;
   bool counted;
   float lse, weight;
+  int64_t vocab;
 
-  /// The gradient of N logits from column v on.
+  /// The gradient of N logits from column v on, which is 0 after the classes.
   template <int N>
   __device__ __forceinline__ Run<T, N> compute(const Run<T, N> &logits,
                                                int64_t v) const {
@@ -29,6 +30,7 @@ template <typename T> struct TokenGradient {
       return {};
     // A target has 32 bits, so the columns that it can name have 32 bits too.
     const int32_t hit = static_cast<int32_t>(target - v);
+    const int32_t classes = static_cast<int32_t>(min(vocab - v, int64_t{N}));
     float x[N];
     logits.unpack(x);
 #pragma unroll
@@ -37,7 +39,7 @@ template <typename T> struct TokenGradient {
     expOf(x, x);
 #pragma unroll
     for (int k = 0; k < N; ++k)
-      x[k] = (k == hit ? x[k] - 1.0f : x[k]) * weight;
+      x[k] = k < classes ? (k == hit ? x[k] - 1.0f : x[k]) * weight : 0.0f;
     return Run<T, N>::pack(x);
   }
 };
@@ -52,10 +54,10 @@ template <typename T> struct LogitGradient {
 
   __device__ __forceinline__ TokenGradient<T> row(int64_t token) const {
     const int32_t target = args.targets[token];
-    return {target, counts(args, target), args.lse[token], weight};
+    return {target, counts(args, target), args.lse[token], weight, args.vocab};
   }
   __device__ __forceinline__ const T *at(int64_t token, int64_t v) const {
-    return static_cast<const T *>(args.logits) + token * args.vocab + v;
+    return static_cast<const T *>(args.logits) + token * args.cols + v;
   }
 };
 

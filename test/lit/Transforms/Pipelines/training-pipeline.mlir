@@ -43,6 +43,7 @@
 // ALL: te-verify-collectives
 // ALL: te-check-finite
 // ALL: te-insert-probes
+// ALL: te-fuse-padding
 // ALL: te-fuse-amax
 // ALL: te-report-precision{format=text quiet=false strict=true target=sm_100}
 // ALL: te-form-regions{merge=true}
