@@ -106,6 +106,9 @@ void populateQuantize(OpPassManager &manager,
   // After the casts are final, because their types decide what is emulated.
   if (options.emulate)
     function.addPass(createEmulateProductsPass());
+  // After every GEMM in high precision is there.
+  if (options.target != "reference")
+    function.addPass(createAlignProductsPass());
   // Late, so that no other pass needs to know the order of swizzled scales.
   if (options.target == "sm_100")
     function.addPass(createSwizzleScalesPass());

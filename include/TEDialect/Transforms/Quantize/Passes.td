@@ -278,4 +278,33 @@ def AccumulateDgradsPass : Pass<"te-accumulate-dgrads", "func::FuncOp"> {
   ];
 }
 
+def AlignProductsPass : Pass<"te-align-products", "func::FuncOp"> {
+  let summary = "pad large 16-bit matmuls to sizes that a GPU multiplies fast";
+  let description = [{
+    cuBLASLt multiplies bf16 and f16 matrices several times slower if a row of an
+    operand or of the result is no multiple of 16 bytes, such as logits of 50,257
+    words. The pass adds zeros to the operands of each te.matmul of at least `least`
+    multiplications, up to the next multiple of 8 of each such size, and cuts the
+    result. Sums only get terms of 0. A matmul with `accumulate` or `alpha` whose
+    result would be padded stays as it is. The precision report names the padding.
+
+    The pass runs on GPU targets, after the pass that decides which GEMMs are in
+    high precision, and before te-fuse-padding, which lets losses read the padded
+    logits in place.
+
+    ```mlir
+    %w0 = tensor.concat dim(0) %w, %zeros : (tensor<50257x1600xbf16>, tensor<7x1600xbf16>) -> tensor<50264x1600xbf16>
+    %y0 = te.matmul %x, %w0 contract = [1, 1] : tensor<8192x1600xbf16>, tensor<50264x1600xbf16> -> tensor<8192x50264xbf16>
+    %y = tensor.extract_slice %y0[0, 0] [8192, 50257] [1, 1] : tensor<8192x50264xbf16> to tensor<8192x50257xbf16>
+    ```
+  }];
+  let dependentDialects = ["::mlir::te::TEDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::tensor::TensorDialect"];
+  let options = [
+    Option<"least", "least", "int64_t", "2147483648",
+           "The least number of multiplications of a matmul that is padded">
+  ];
+  let statistics = [Statistic<"numAligned", "num-aligned", "matmuls padded">];
+}
+
 #endif // TEDIALECT_TRANSFORMS_QUANTIZE_PASSES

@@ -36,6 +36,7 @@
 // ALL: te-accumulate-dgrads
 // ALL: te-expose-casts
 // ALL: te-emulate-products
+// ALL: te-align-products
 // ALL: te-swizzle-scales
 // ALL: te-insert-skip-flags{transposes=true}
 // ALL: te-verify-capture{fresh-casts=false}
