@@ -128,6 +128,11 @@ def rows_of_more_pytorch():
             "h200-torch-recompute-speed",
             "`torch.compile` in bf16 with a checkpoint for each layer",
         ),
+        (
+            "transformers' GPT-2 from PyTorch, 12 layers of GPT-2 XL's size, 50,257 words, 8 sequences of 1024 tokens",
+            "h200-torch-gpt2-speed",
+            "`torch.compile` in bf16",
+        ),
     ):
         rows = read(file)["rows"]
         base = only(rows, row="torch")

@@ -23,7 +23,7 @@ import time
 
 import torch
 import transformers
-from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
@@ -67,7 +67,14 @@ def batches(steps, sequences, sequence, seed, device):
 
 
 def model_of(sizes, device, name="llama"):
-    """A model with random weights, in bf16: "llama", or "qwen3", which normalises queries and keys."""
+    """A model with random weights, in bf16: "llama", "qwen3", which normalises queries and keys, or "gpt2" without dropout,
+    whose head is its embedding."""
+    if name == "gpt2":
+        own = {"num_key_value_heads": None, "intermediate_size": None, "n_positions": 1024, "use_cache": False}
+        dropout = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0)
+        config = GPT2Config(**(sizes | own | dropout))
+        with torch.device(device):
+            return GPT2LMHeadModel(config).to(torch.bfloat16)
     if name == "qwen3":
         heads = sizes["hidden_size"] // sizes["num_attention_heads"]
         kind, config = Qwen3ForCausalLM, Qwen3Config(**sizes, head_dim=heads, use_cache=False)

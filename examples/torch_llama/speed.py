@@ -4,6 +4,7 @@
     python3 speed.py --out speed.json                          # an H200: 4 layers of Llama 3 8B, one sequence of 8192
     python3 speed.py --small --rows te-block torch             # seconds on a CPU, reference backend
     python3 speed.py --model qwen3                             # 4 layers of Qwen3 8B
+    python3 speed.py --model gpt2 --layers 12 --vocabulary 50257 --sequences 8 --sequence 1024   # of GPT-2 XL
     python3 speed.py --layers 16 --recompute                   # activations of layers are computed again in the backward
 
 A row is a program:
@@ -39,8 +40,12 @@ RECIPES = {
     "te-current": "Float8CurrentScaling",
     "te-block": "Float8BlockScaling",
 }
-#: Of 8B parameters; the other sizes are those of Llama 3 8B, and the vocabulary is an option.
-FEED_FORWARD = {"llama": {"intermediate_size": 14336}, "qwen3": {"intermediate_size": 12288}}
+#: Of 8B parameters, and of GPT-2 XL; the other sizes are those of Llama 3 8B, and the vocabulary is an option.
+MODEL_SIZES = {
+    "llama": {"intermediate_size": 14336},
+    "qwen3": {"intermediate_size": 12288},
+    "gpt2": {"hidden_size": 1600, "num_attention_heads": 25},
+}
 OTHER = "transformer-engine-"
 ROWS = ["torch", "torchao", "te-bf16", "te-delayed", "te-current", "te-current+graph", "te-block"]
 ROWS += [OTHER + name for name in ("bf16", "delayed", "current", "block")]
@@ -143,7 +148,7 @@ def measure(row, arguments):
     sizes = dict(SIZES[arguments.small])
     if cuda:
         sizes.update(vocab_size=arguments.vocabulary, num_hidden_layers=arguments.layers)
-        sizes.update(FEED_FORWARD[arguments.model])
+        sizes.update(MODEL_SIZES[arguments.model])
     if row.startswith(OTHER):
         from transformer_engine_llama import TransformerEngineLlama
 
@@ -184,7 +189,7 @@ def main():
     )
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--model", choices=FEED_FORWARD, default="llama")
+    parser.add_argument("--model", choices=MODEL_SIZES, default="llama")
     parser.add_argument("--recompute", action="store_true", help="activation checkpoints for each layer")
     parser.add_argument("--vocabulary", type=int, default=128256)
     parser.add_argument("--sequences", type=int, default=1)
