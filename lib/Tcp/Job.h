@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -48,6 +49,12 @@ struct Hello {
 struct Reply {
   Hello hello;
   Digest proof = {};
+};
+
+/// Where a process listens, as process 0 sees it.
+struct Address {
+  char host[64] = "";
+  int32_t port = 0;
 };
 
 inline Clock::time_point deadlineIn(int64_t milliseconds) {
@@ -103,6 +110,43 @@ struct te_tcp {
         peer->close(ignored);
     finish();
   }
+
+  /// The connections to a process on which nobody proved yet who they are.
+  /// Those that do, and have a higher rank, become `peers`; nothing is said of
+  /// others. All may be as slow as they like at the same time.
+  class Reception {
+  public:
+    /// Called for each process of the job; false ends the reception.
+    using Admitted = std::function<bool(const Hello &, const tcp::socket &)>;
+    Reception(te_tcp &job, Admitted admitted);
+    Reception(const Reception &) = delete;
+    /// Closes what is still open.
+    ~Reception();
+    /// Takes all who connect.
+    void acceptFrom(tcp::acceptor &from);
+    void take(tcp::socket socket);
+    /// Whether a process is missing that may still come.
+    bool goesOn() const { return isOpen && !job.absent(job.rank + 1).empty(); }
+
+  private:
+    struct Guest;
+    using GuestPointer = std::shared_ptr<Guest>;
+    void greet(const GuestPointer &guest);
+    void admit(Guest &guest);
+
+    te_tcp &job;
+    const Admitted admitted;
+    tcp::acceptor *acceptor = nullptr;
+    std::vector<std::weak_ptr<Guest>> guests;
+    bool isOpen = true;
+  };
+  /// Exchanges Hellos and proofs on a connection that this process began;
+  /// whether process `peer` of the job is at its other end.
+  bool introduce(tcp::socket &socket, int peer, Clock::time_point deadline);
+  /// Reads from process 0 where the others listen. What it says and cannot be
+  /// is `wrong`.
+  Error hear(std::vector<te::jobs::Address> &addresses,
+             Clock::time_point deadline, std::string &wrong);
 
 private:
   /// Runs what `start` begins, which has to call its argument with the outcome;
@@ -172,24 +216,10 @@ private:
   /// A Hello for a new connection.
   Hello newHello() const;
 
-  /// A connection that did not say yet who it is.
-  struct Guest {
-    explicit Guest(tcp::socket socket)
-        : socket(std::move(socket)), timer(this->socket.get_executor()) {}
-    tcp::socket socket;
-    asio::steady_timer timer;
-    Hello hello;
-    te::jobs::Reply reply;
-    te::jobs::Digest proof = {};
-  };
-  using GuestPointer = std::shared_ptr<Guest>;
-  /// Takes what connects, all at the same time, until all processes of higher
-  /// ranks have proved who they are; `admitted` is called for each, and false
-  /// ends it. Nothing is said of who is no process of the job.
-  template <typename Admitted>
+  /// Takes what connects until all processes of higher ranks are there, or
+  /// `admitted` is false.
   Error acceptAll(tcp::acceptor &acceptor, Clock::time_point deadline,
-                  Admitted admitted);
-  template <typename Done> void greet(const GuestPointer &guest, Done done);
+                  Reception::Admitted admitted);
 
   /// Connects to process `peer` and exchanges Hellos and proofs; null if
   /// somebody else answers. `listening` is called with the connection, before

@@ -10,7 +10,6 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <functional>
 #include <stdexcept>
 #include <sys/random.h>
 #include <thread>
@@ -32,12 +31,6 @@ Digest proofOf(Side side, const std::string &secret, const Hello &dialled,
   return te::support::hmacSha256(secret.data(), secret.size(), text,
                                  sizeof(text));
 }
-
-/// Where a process listens, as process 0 sees it.
-struct Address {
-  char host[64] = "";
-  int32_t port = 0;
-};
 
 /// How long a connection may take to say who it is, and how long this process
 /// waits for an answer before it dials again.
@@ -105,10 +98,59 @@ Hello te_tcp::newHello() const {
   return hello;
 }
 
-/// Reads the guest's Hello, answers it and reads its proof; `done` is called
-/// once it has proved to be a process of the job. Its socket closes otherwise.
-template <typename Done>
-void te_tcp::greet(const GuestPointer &guest, Done done) {
+/// A connection that did not say yet who it is.
+struct te_tcp::Reception::Guest {
+  explicit Guest(tcp::socket socket)
+      : socket(std::move(socket)), timer(this->socket.get_executor()) {}
+  tcp::socket socket;
+  asio::steady_timer timer;
+  Hello hello;
+  Reply reply;
+  Digest proof = {};
+};
+
+te_tcp::Reception::Reception(te_tcp &job, Admitted admitted)
+    : job(job), admitted(std::move(admitted)) {
+  job.io.restart();
+}
+
+te_tcp::Reception::~Reception() {
+  // What was begun refers to this.
+  isOpen = false;
+  Error ignored;
+  if (acceptor)
+    acceptor->close(ignored);
+  for (const auto &guest : guests)
+    if (const GuestPointer alive = guest.lock()) {
+      alive->timer.cancel();
+      close(alive->socket);
+    }
+  job.finish();
+}
+
+void te_tcp::Reception::acceptFrom(tcp::acceptor &from) {
+  acceptor = &from;
+  acceptor->async_accept([this](const Error &error, tcp::socket socket) {
+    if (error == asio::error::operation_aborted)
+      return;
+    if (!error)
+      take(std::move(socket));
+    acceptFrom(*acceptor);
+  });
+}
+
+void te_tcp::Reception::take(tcp::socket socket) {
+  std::erase_if(guests, [](const auto &guest) { return guest.expired(); });
+  if (guests.size() >= kMaxGuests)
+    return;
+  const auto guest = std::make_shared<Guest>(std::move(socket));
+  guests.push_back(guest);
+  greet(guest);
+}
+
+/// Reads the guest's Hello, answers it and reads its proof; its socket closes
+/// unless it has proved to be a process of the job.
+void te_tcp::Reception::greet(const GuestPointer &guest) {
   guest->timer.expires_after(kPatience);
   guest->timer.async_wait([guest](const Error &error) {
     if (!error)
@@ -116,81 +158,54 @@ void te_tcp::greet(const GuestPointer &guest, Done done) {
   });
   asio::async_read(
       guest->socket, asio::buffer(&guest->hello, sizeof(Hello)),
-      [this, guest, done](const Error &error, size_t) {
+      [this, guest](const Error &error, size_t) {
         const Hello &theirs = guest->hello;
-        if (error || !theirs.isOf(self) || theirs.rank <= rank ||
+        if (error || !theirs.isOf(job.self) || theirs.rank <= job.rank ||
             theirs.rank >= theirs.size)
           return guest->timer.cancel(), close(guest->socket);
-        guest->reply.hello = newHello();
+        guest->reply.hello = job.newHello();
         guest->reply.proof =
-            proofOf(Side::Accepted, secret, theirs, guest->reply.hello);
+            proofOf(Side::Accepted, job.secret, theirs, guest->reply.hello);
         asio::async_write(guest->socket,
                           asio::buffer(&guest->reply, sizeof(Reply)),
                           [](const Error &, size_t) {});
         asio::async_read(guest->socket, asio::buffer(guest->proof),
-                         [this, guest, done](const Error &proofError, size_t) {
+                         [this, guest](const Error &proofError, size_t) {
                            guest->timer.cancel();
                            const bool hasSecret =
                                !proofError &&
                                te::support::sameDigest(
                                    guest->proof,
-                                   proofOf(Side::Dialled, secret, guest->hello,
-                                           guest->reply.hello));
-                           if (!hasSecret) {
-                             ++strangers;
-                             return close(guest->socket);
-                           }
-                           done(guest);
+                                   proofOf(Side::Dialled, job.secret,
+                                           guest->hello, guest->reply.hello));
+                           if (hasSecret)
+                             return admit(*guest);
+                           ++job.strangers;
+                           close(guest->socket);
                          });
       });
 }
 
-template <typename Admitted>
+void te_tcp::Reception::admit(Guest &guest) {
+  const int32_t theirs = guest.hello.rank;
+  // One that comes twice has its first connection still.
+  if (theirs < job.size && job.peers[static_cast<size_t>(theirs)])
+    return close(guest.socket);
+  if (!isOpen || !admitted(guest.hello, guest.socket)) {
+    isOpen = false;
+    return close(guest.socket);
+  }
+  Error ignored;
+  guest.socket.set_option(tcp::no_delay(true), ignored);
+  job.peers[static_cast<size_t>(theirs)] =
+      std::make_unique<tcp::socket>(std::move(guest.socket));
+}
+
 Error te_tcp::acceptAll(tcp::acceptor &acceptor, Clock::time_point deadline,
-                        Admitted admitted) {
-  std::vector<std::weak_ptr<Guest>> guests;
-  bool goesOn = true;
-  const auto admit = [&](const GuestPointer &guest) {
-    const int32_t theirs = guest->hello.rank;
-    // One that comes twice has its first connection still.
-    if (theirs < size && peers[static_cast<size_t>(theirs)])
-      return close(guest->socket);
-    goesOn = admitted(guest->hello, guest->socket);
-    if (!goesOn)
-      return close(guest->socket);
-    Error ignored;
-    guest->socket.set_option(tcp::no_delay(true), ignored);
-    peers[static_cast<size_t>(theirs)] =
-        std::make_unique<tcp::socket>(std::move(guest->socket));
-  };
-  const std::function<void()> acceptNext = [&] {
-    acceptor.async_accept([&](const Error &error, tcp::socket socket) {
-      if (error == asio::error::operation_aborted)
-        return;
-      std::erase_if(guests, [](const auto &guest) { return guest.expired(); });
-      if (!error && guests.size() < kMaxGuests) {
-        const auto guest = std::make_shared<Guest>(std::move(socket));
-        guests.push_back(guest);
-        greet(guest, admit);
-      }
-      acceptNext();
-    });
-  };
-  // What was begun refers to what is on this stack.
-  const auto end = [&](te_tcp *job) {
-    Error ignored;
-    acceptor.close(ignored);
-    for (const auto &guest : guests)
-      if (const GuestPointer alive = guest.lock()) {
-        alive->timer.cancel();
-        close(alive->socket);
-      }
-    job->finish();
-  };
-  const std::unique_ptr<te_tcp, decltype(end)> ending(this, end);
-  io.restart();
-  acceptNext();
-  while (goesOn && !absent(rank + 1).empty())
+                        Reception::Admitted admitted) {
+  Reception reception(*this, std::move(admitted));
+  reception.acceptFrom(acceptor);
+  while (reception.goesOn())
     if (io.run_one_until(deadline) == 0)
       return asio::error::timed_out;
   return {};
@@ -214,25 +229,28 @@ std::unique_ptr<tcp::socket> te_tcp::dial(const std::string &host, int port,
             asio::async_connect(*socket, endpoints, std::move(done));
           },
           [&] { close(*socket); }) ||
-      !listening(*socket))
-    return nullptr;
-  const Hello hello = newHello();
-  Reply reply;
-  const auto later = std::min(deadline, Clock::now() + kAnswer);
-  if (write(*socket, asio::buffer(&hello, sizeof(hello)), later) ||
-      read(*socket, asio::buffer(&reply, sizeof(reply)), later) ||
-      !reply.hello.isOf(self) || reply.hello.rank != peer)
-    return nullptr;
-  if (!te::support::sameDigest(
-          reply.proof, proofOf(Side::Accepted, secret, hello, reply.hello))) {
-    ++strangers;
-    return nullptr;
-  }
-  const Digest proof = proofOf(Side::Dialled, secret, hello, reply.hello);
-  if (write(*socket, asio::buffer(proof), later))
+      !listening(*socket) || !introduce(*socket, peer, deadline))
     return nullptr;
   socket->set_option(tcp::no_delay(true), error);
   return socket;
+}
+
+bool te_tcp::introduce(tcp::socket &socket, int peer,
+                       Clock::time_point deadline) {
+  const Hello hello = newHello();
+  Reply reply;
+  const auto later = std::min(deadline, Clock::now() + kAnswer);
+  if (write(socket, asio::buffer(&hello, sizeof(hello)), later) ||
+      read(socket, asio::buffer(&reply, sizeof(reply)), later) ||
+      !reply.hello.isOf(self) || reply.hello.rank != peer)
+    return false;
+  if (!te::support::sameDigest(
+          reply.proof, proofOf(Side::Accepted, secret, hello, reply.hello))) {
+    ++strangers;
+    return false;
+  }
+  const Digest proof = proofOf(Side::Dialled, secret, hello, reply.hello);
+  return !write(socket, asio::buffer(proof), later);
 }
 
 te_rt_status te_tcp::connect(const te_tcp_options &options, char *message) {
@@ -316,12 +334,27 @@ te_rt_status te_tcp::lead(const te_tcp_options &options,
   return TE_RT_OK;
 }
 
+Error te_tcp::hear(std::vector<Address> &addresses, Clock::time_point deadline,
+                   std::string &wrong) {
+  addresses.resize(static_cast<size_t>(size));
+  if (const Error error = read(
+          *peers[0],
+          asio::buffer(addresses.data(), addresses.size() * sizeof(Address)),
+          deadline))
+    return error;
+  for (int r = 1; r < rank && wrong.empty(); ++r) {
+    Address &address = addresses[static_cast<size_t>(r)];
+    address.host[sizeof(address.host) - 1] = '\0';
+    if (address.port < 1 || address.port > 65535)
+      wrong = "expected process 0 to say where rank " + std::to_string(r) +
+              " listens, but got port " + std::to_string(address.port);
+  }
+  return {};
+}
+
 te_rt_status te_tcp::follow(const te_tcp_options &options,
                             Clock::time_point deadline, char *message) {
   tcp::acceptor acceptor(io);
-  std::vector<Address> addresses(static_cast<size_t>(size));
-  const auto table =
-      asio::buffer(addresses.data(), addresses.size() * sizeof(Address));
   // Where this process reaches process 0, the others reach it.
   Error listenError;
   const auto listenBeside = [&](tcp::socket &socket) {
@@ -346,15 +379,14 @@ te_rt_status te_tcp::follow(const te_tcp_options &options,
     if (!peers[0] && i + 1 == options.num_ports)
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
-  if (read(*peers[0], table, deadline))
+  std::vector<Address> addresses;
+  std::string wrong;
+  if (hear(addresses, deadline, wrong))
     return late(options, "other processes did not all come to rank 0", message);
+  if (!wrong.empty())
+    return say(message, wrong);
   for (int r = 1; r < rank; ++r) {
-    Address &address = addresses[static_cast<size_t>(r)];
-    address.host[sizeof(address.host) - 1] = '\0';
-    if (address.port < 1 || address.port > 65535)
-      return say(message, "expected process 0 to say where rank " +
-                              std::to_string(r) + " listens, but got port " +
-                              std::to_string(address.port));
+    const Address &address = addresses[static_cast<size_t>(r)];
     std::unique_ptr<tcp::socket> &peer = peers[static_cast<size_t>(r)];
     while (!(peer = dial(address.host, address.port, r, deadline, asBefore)))
       if (Clock::now() >= deadline)
