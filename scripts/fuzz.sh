@@ -1,56 +1,49 @@
 #!/usr/bin/env bash
-# Fuzzes the readers of files, the runtime's C ABI and the handshake of libte_tcp
-# under AddressSanitizer and UBSan, and then the options of te-run as the preset
-# dev builds it, which prints what is wrong. What the others find is in
+# Fuzzes the readers of files, the runtime's C ABI and the connections of libte_tcp
+# under AddressSanitizer and UBSan, then the compiler with changed programs and
+# te-run with random options as the preset dev builds them. A fuzzer is run by as
+# many processes as there are processors, or FUZZ_PROCESSES of them, each with a
+# seed of its own from FUZZ_SEED, or any number, on. What is found is in
 # build/fuzz/test/fuzz/found: inputs that reach new code in a folder for each, and
 # 'NAME-crash-*', 'NAME-oom-*' and 'NAME-timeout-*', which te-fuzz-NAME takes as an
-# argument. Exits with 1 if there are any.
+# argument; programs as 'program-*.mlir'; command lines in 'options-*.log'. Exits with 1 if there are any.
 #
-#   scripts/fuzz.sh [SECONDS [NAME...]]     600 seconds for each of: npz,
-#                                           safetensors, runtime, tcp, options
+#   scripts/fuzz.sh [AMOUNT [NAME...]]     for each of npz, safetensors, runtime, tcp, program, options:
+#                                          600 seconds, or an amount of seconds such as 60, or
+#                                          of executions such as 10000000x
 set -euo pipefail
 case " $* " in *" --help "*) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 cd "$(dirname "$0")/.."
 
-seconds=${1:-600}
+amount=${1:-600}
 shift $(($# > 0))
-if ! [[ $seconds =~ ^[1-9][0-9]*$ ]]; then
-  echo "fuzz.sh: expected a number of seconds, but got '$seconds'" >&2
+case $amount in *x) unit=--runs ;; *) unit=--seconds ;; esac
+if ! [[ $amount =~ ^[1-9][0-9]*x?$ ]]; then
+  echo "fuzz.sh: expected a number of seconds, or of executions as in '1000x', but got '$amount'" >&2
   exit 2
 fi
-given=("$@")
-if ((!$#)); then given=(npz safetensors runtime tcp options); fi
-names=()
-options=0
-for name in "${given[@]}"; do
-  if [ "$name" = options ]; then
-    options=1
-  elif [ -d "test/fuzz/corpus/$name" ]; then
-    names+=("$name")
-  else
-    echo "fuzz.sh: expected 'npz', 'safetensors', 'runtime', 'tcp' or 'options', but got '$name'" >&2
-    exit 2
-  fi
+names=("$@")
+if ((!$#)); then names=(npz safetensors runtime tcp program options); fi
+fuzz=() dev=()
+for name in "${names[@]}"; do
+  case $name in
+    npz | safetensors | runtime | tcp) fuzz+=("te-fuzz-$name") ;;
+    program) dev+=(te-fuzz-program) ;;
+    options) dev+=(te-run) ;;
+    *)
+      echo "fuzz.sh: expected 'npz', 'safetensors', 'runtime', 'tcp', 'program' or 'options', but got '$name'" >&2
+      exit 2
+      ;;
+  esac
 done
 
-status=0
-if ((${#names[@]})); then
+if ((${#fuzz[@]})); then
   scripts/configure.sh fuzz
-  cmake --build --preset fuzz --target "${names[@]/#/te-fuzz-}"
+  cmake --build --preset fuzz --target "${fuzz[@]}"
 fi
-for name in "${names[@]}"; do
-  found=build/fuzz/test/fuzz/found/$name
-  mkdir -p "$found"
-  echo "== $name: $seconds s"
-  ASAN_OPTIONS=allocator_may_return_null=1 "build/fuzz/bin/te-fuzz-$name" \
-    -max_total_time="$seconds" -timeout=10 -rss_limit_mb=1024 -print_final_stats=1 \
-    -artifact_prefix="$found-" "$found" "test/fuzz/corpus/$name" 2>&1 | tail -n 25 || status=1
-done
-if ((options)); then
+if ((${#dev[@]})); then
   scripts/configure.sh dev
-  cmake --build --preset dev --target te-run
-  echo "== options: $seconds s"
-  python3 test/fuzz/options.py build/dev/bin/te-run "$RANDOM" "${seconds}s" \
-    test/lit/Tools/Inputs/linear.mlir docs/examples/sgd.mlir || status=1
+  cmake --build --preset dev --target "${dev[@]}"
 fi
-exit $status
+exec python3 test/fuzz/many.py --processes "${FUZZ_PROCESSES:-$(nproc)}" --seed "${FUZZ_SEED:-$((RANDOM * 100 + 1))}" \
+  "$unit" "${amount%x}" "${names[@]}"

@@ -1,11 +1,12 @@
 //===- ProgramFuzzer.cpp - changed programs through the pipeline ----------===//
 //
-//   te-fuzz-program SEED RUNS OUT.mlir FILE...
+//   te-fuzz-program SEED RUNS OUT FILE...    RUNS is a number, or a time as
+//   600s
 //
 // Changes words and lines of the files, whose bytes rarely get past the parser
 // if they are changed one by one, and compiles each result in a child process
-// with a bound of time and of memory. The text that ends a child is written to
-// OUT.mlir. MLIR is not instrumented, so libFuzzer would have nothing to
+// with a bound of time and of memory. A text that ends a child is written to
+// OUT-RUN.mlir. MLIR is not instrumented, so libFuzzer would have nothing to
 // follow.
 //
 //===----------------------------------------------------------------------===//
@@ -14,6 +15,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -134,7 +136,7 @@ struct Outcomes {
 bool survives(const std::string &text, Outcomes &outcomes) {
   const pid_t child = fork();
   if (child == 0) {
-    const rlimit seconds = {20, 20}, memory = {4ul << 30, 4ul << 30};
+    const rlimit seconds = {10, 10}, memory = {2ul << 30, 2ul << 30};
     setrlimit(RLIMIT_CPU, &seconds);
     setrlimit(RLIMIT_AS, &memory);
     // For one that waits for something.
@@ -158,12 +160,16 @@ bool survives(const std::string &text, Outcomes &outcomes) {
 
 int main(int argc, char **argv) {
   if (argc < 5) {
-    std::fprintf(stderr,
-                 "expected te-fuzz-program SEED RUNS OUT.mlir FILE...\n");
+    std::fprintf(stderr, "expected te-fuzz-program SEED RUNS OUT FILE...\n");
     return 2;
   }
-  std::mt19937_64 random(std::strtoull(argv[1], nullptr, 10));
-  const long runs = std::strtol(argv[2], nullptr, 10);
+  const uint64_t seed = std::strtoull(argv[1], nullptr, 10);
+  std::mt19937_64 random(seed);
+  char *unit = nullptr;
+  const long amount = std::strtol(argv[2], &unit, 10);
+  const bool isTimed = *unit == 's';
+  const auto end = std::chrono::steady_clock::now() +
+                   std::chrono::seconds(isTimed ? amount : 0);
   Outcomes outcomes;
   std::vector<std::string> programs;
   for (int i = 4; i < argc; ++i) {
@@ -173,15 +179,23 @@ int main(int argc, char **argv) {
     if (!survives(programs.back(), outcomes))
       return std::fprintf(stderr, "%s is not survived\n", argv[i]), 1;
   }
-  for (long run = 0; run < runs; ++run) {
+  long run = 0, wrong = 0;
+  for (; isTimed ? std::chrono::steady_clock::now() < end : run < amount;
+       ++run) {
     const std::string text =
         changed(programs[random() % programs.size()], random);
     if (survives(text, outcomes))
       continue;
-    std::ofstream(argv[3]) << text;
-    std::fprintf(stderr, "run %ld is not survived: see %s\n", run, argv[3]);
-    return 1;
+    ++wrong;
+    const std::string name =
+        std::string(argv[3]) + "-" + std::to_string(run) + ".mlir";
+    std::ofstream(name) << text;
+    std::fprintf(stderr, "run %ld is not survived: see %s\n", run,
+                 name.c_str());
   }
-  std::printf("%ld programs compiled, %ld refused\n", outcomes.compiled,
-              outcomes.refused);
+  std::printf("%ld runs with seed %llu, %ld of them wrong; %ld programs "
+              "compiled, %ld refused\n",
+              run, static_cast<unsigned long long>(seed), wrong,
+              outcomes.compiled, outcomes.refused);
+  return wrong != 0;
 }
