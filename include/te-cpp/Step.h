@@ -204,7 +204,8 @@ public:
     for (int i : filled) {
       const te_rt_argument_info &info = signature->arguments[i];
       if (!isWeight(i)) {
-        reset(i);
+        const Bytes bytes = initialValue(i);
+        write(i, bytes.data(), bytes.size());
         continue;
       }
       Bytes bytes(info.bytes);
@@ -272,11 +273,16 @@ public:
       throw std::runtime_error(errors.front());
     if (!restored.warning.empty())
       warn(restored.warning);
+    // Before any is written, because memory may run out.
+    std::vector<Bytes> initial(states.size());
+    for (size_t i = 0; i < states.size(); ++i)
+      if (!restored.values[i])
+        initial[i] = initialValue(states[i]);
     for (size_t i = 0; i < states.size(); ++i)
       if (const support::SafetensorsView *view = restored.values[i])
         write(states[i], view->data.data(), view->data.size());
       else
-        reset(states[i]);
+        write(states[i], initial[i].data(), initial[i].size());
     return restored.saved.step;
   }
 
@@ -301,14 +307,17 @@ private:
   }
   int find(const std::string &name) const {
     const auto at = index.find(name);
-    require(at != index.end(), "the step has no '" + name + "'");
+    if (at == index.end())
+      throw std::runtime_error("the step has no '" + name + "'");
     return at->second;
   }
   void write(int i, const void *bytes, size_t size) {
     const te_rt_argument_info &info = signature->arguments[i];
-    require(int64_t(size) == info.bytes,
-            "expected " + std::to_string(info.bytes) + " bytes of '" +
-                info.name + "', but got " + std::to_string(size));
+    // Without memory for the text: states are written all or none.
+    if (int64_t(size) != info.bytes)
+      throw std::runtime_error("expected " + std::to_string(info.bytes) +
+                               " bytes of '" + info.name + "', but got " +
+                               std::to_string(size));
     check(te_rt_copy_to_device(context, pointers[i], bytes, size));
   }
   Bytes read(int i) const {
@@ -316,8 +325,8 @@ private:
     check(te_rt_copy_to_host(context, bytes.data(), pointers[i], bytes.size()));
     return bytes;
   }
-  /// Sets what the step says of a first run, or zeros.
-  void reset(int i) {
+  /// What the step says of a first run, or zeros.
+  Bytes initialValue(int i) const {
     const te_rt_argument_info &info = signature->arguments[i];
     Bytes bytes(info.bytes);
     const bool hasInit = info.flags & TE_RT_HAS_INIT;
@@ -333,7 +342,7 @@ private:
       for (size_t at = 0; at < bytes.size(); at += size)
         std::memcpy(&bytes[at], &bits, size);
     }
-    write(i, bytes.data(), bytes.size());
+    return bytes;
   }
   bool isWeight(int i) const {
     return signature->arguments[i].flags & TE_RT_IS_WEIGHT;

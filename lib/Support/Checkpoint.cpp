@@ -6,6 +6,7 @@
 
 #include <charconv>
 #include <set>
+#include <utility>
 
 namespace te::support {
 namespace {
@@ -15,6 +16,38 @@ constexpr const char *kFormat = "te.format", *kStep = "te.step",
                      *kVersion = "te.version";
 /// Raised when a state changes its name or its meaning.
 constexpr const char *kFormatVersion = "1";
+
+/// Reads a JSON array of names, as what nlohmann::json::sax_parse calls; false
+/// ends the parse. A nlohmann::json of an array ends the process if there is no
+/// memory to destroy it.
+class NamesReader final : public nlohmann::json_sax<nlohmann::json> {
+public:
+  explicit NamesReader(std::set<std::string> &names) : names(names) {}
+
+  bool start_array(std::size_t) override { return !std::exchange(isIn, true); }
+  bool string(string_t &name) override {
+    return isIn && (names.insert(std::move(name)), true);
+  }
+  bool end_array() override { return true; }
+
+  bool null() override { return false; }
+  bool boolean(bool) override { return false; }
+  bool number_integer(number_integer_t) override { return false; }
+  bool number_unsigned(number_unsigned_t) override { return false; }
+  bool number_float(number_float_t, const string_t &) override { return false; }
+  bool binary(binary_t &) override { return false; }
+  bool start_object(std::size_t) override { return false; }
+  bool key(string_t &) override { return false; }
+  bool end_object() override { return false; }
+  bool parse_error(std::size_t, const std::string &,
+                   const nlohmann::json::exception &) override {
+    return false;
+  }
+
+private:
+  std::set<std::string> &names;
+  bool isIn = false;
+};
 
 /// Reads the metadata of one file.
 class MetadataReader {
@@ -49,13 +82,8 @@ public:
     const std::string *text = find(kStates);
     if (!text)
       return true;
-    const nlohmann::json list =
-        nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
-    bool isList = list.is_array();
-    for (size_t i = 0; isList && i < list.size(); ++i)
-      if ((isList = list[i].is_string()))
-        names.insert(list[i].get<std::string>());
-    return isList ||
+    NamesReader reader(names);
+    return nlohmann::json::sax_parse(*text, &reader) ||
            expected(kStates, "a JSON array of names", inQuotes(*text));
   }
 
@@ -93,16 +121,19 @@ std::map<std::string, std::string>
 checkpointMetadata(const CheckpointInfo &info,
                    std::span<const CheckpointState> states,
                    const std::string &version) {
-  nlohmann::json ofRecipe = nlohmann::json::array();
+  std::string ofRecipe;
+  // A name that is not UTF-8 is an error of writeSafetensors.
   for (const CheckpointState &state : states)
     if (state.isOfRecipe)
-      ofRecipe.push_back(state.name);
-  // A name that is not UTF-8 is an error of writeSafetensors.
+      ofRecipe.append(ofRecipe.empty() ? "[" : ",")
+          .append(nlohmann::json(state.name)
+                      .dump(-1, ' ', false,
+                            nlohmann::json::error_handler_t::replace));
+  ofRecipe += ofRecipe.empty() ? "[]" : "]";
   return {{kFormat, kFormatVersion},
           {kStep, std::to_string(info.step)},
           {kRecipe, info.recipe},
-          {kStates, ofRecipe.dump(-1, ' ', false,
-                                  nlohmann::json::error_handler_t::replace)},
+          {kStates, ofRecipe},
           {kVersion, version}};
 }
 

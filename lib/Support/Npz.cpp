@@ -20,6 +20,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <new>
 
 namespace te::support {
 
@@ -234,10 +235,8 @@ bool readMemberHeader(Cursor &directory, Member &member) {
 bool inflateInto(const uint8_t *from, uint64_t fromSize,
                  std::vector<uint8_t> &to) {
   z_stream stream = {};
-  if (inflateInit2(&stream, -MAX_WBITS) != Z_OK)
-    return false;
+  int result = inflateInit2(&stream, -MAX_WBITS);
   uint64_t read = 0, written = 0;
-  int result = Z_OK;
   uint8_t nothing = 0;
   // zlib counts in 32 bits, members may be larger.
   while (result == Z_OK) {
@@ -252,6 +251,8 @@ bool inflateInto(const uint8_t *from, uint64_t fromSize,
     written += out - stream.avail_out;
   }
   inflateEnd(&stream);
+  if (result == Z_MEM_ERROR)
+    throw std::bad_alloc();
   return result == Z_STREAM_END && written == to.size();
 }
 

@@ -13,8 +13,10 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <dirent.h>
 #include <fcntl.h>
 #include <filesystem>
+#include <memory>
 #include <string_view>
 #include <sys/file.h>
 #include <sys/random.h>
@@ -70,18 +72,22 @@ bool isLeftOver(const std::string &file) {
   return old;
 }
 
-/// Removes temporary files `base`.tmp-XXXXXXXX that were left over.
+/// Removes temporary files `base`.tmp-XXXXXXXX that were left over. The
+/// iterator of the standard library ends the process if there is no memory for
+/// it.
 void removeLeftOvers(const std::filesystem::path &base) {
   const std::string prefix = base.filename().string().append(kTemporary);
-  std::error_code code;
-  for (std::filesystem::directory_iterator entry(base.parent_path(), code), end;
-       !code && entry != end; entry.increment(code)) {
-    const std::string name = entry->path().filename().string();
-    if (name.size() == prefix.size() + kDigits && name.starts_with(prefix) &&
-        name.find_first_not_of("0123456789abcdef", prefix.size()) ==
-            std::string::npos &&
-        isLeftOver(entry->path().string()))
-      unlink(entry->path().c_str());
+  const std::unique_ptr<DIR, int (*)(DIR *)> folder(
+      opendir(base.parent_path().c_str()), closedir);
+  while (const dirent *entry = folder ? readdir(folder.get()) : nullptr) {
+    const std::string_view name = entry->d_name;
+    if (name.size() != prefix.size() + kDigits || !name.starts_with(prefix) ||
+        name.find_first_not_of("0123456789abcdef", prefix.size()) !=
+            std::string_view::npos)
+      continue;
+    const std::string file = base.parent_path() / name;
+    if (isLeftOver(file))
+      unlink(file.c_str());
   }
 }
 
@@ -138,24 +144,26 @@ bool OutputFile::createTemporary() {
   removeLeftOvers(base);
   uint32_t number = 0;
   (void)!getrandom(&number, sizeof(number), GRND_NONBLOCK);
+  // Whole before it is `temporary`, which is removed if anything fails.
+  std::string name;
+  name.reserve(base.size() + kTemporary.size() + kDigits);
   errno = EEXIST;
   for (int attempt = 0; descriptor < 0 && errno == EEXIST && attempt < 100;
        ++attempt, ++number) {
     char digits[kDigits + 1];
     std::snprintf(digits, sizeof(digits), "%0*x", kDigits, number);
-    temporary = base;
-    temporary.append(kTemporary).append(digits);
+    name.assign(base).append(kTemporary).append(digits);
     // A new file, whatever is there: no link of that name is followed. A file
     // that will have another's mode is nobody else's until then.
-    descriptor = ::open(temporary.c_str(),
+    descriptor = ::open(name.c_str(),
                         O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
                         replaces ? 0600 : 0666);
   }
   if (descriptor < 0)
-    temporary.clear();
-  else
-    (void)flock(descriptor, LOCK_EX | LOCK_NB);
-  return descriptor >= 0;
+    return false;
+  temporary = std::move(name);
+  (void)flock(descriptor, LOCK_EX | LOCK_NB);
+  return true;
 }
 
 bool OutputFile::write(const void *bytes, size_t size) {
@@ -199,6 +207,9 @@ bool OutputFile::flush(std::string &error) {
 
 /// Makes the temporary file the target, durably; false with errno.
 bool OutputFile::place() {
+  // Nothing after the new name may lack memory.
+  const std::string folder =
+      std::filesystem::path(target).parent_path().string();
   if (replaces) {
     // Only root may give a file away.
     (void)!fchown(descriptor, owner, group);
@@ -213,8 +224,6 @@ bool OutputFile::place() {
   if (std::rename(temporary.c_str(), target.c_str()) != 0)
     return false;
   temporary.clear();
-  const std::string folder =
-      std::filesystem::path(target).parent_path().string();
   const int opened = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   // A folder that may be written but not read cannot be synchronised.
   if (opened < 0)

@@ -20,6 +20,13 @@ int64_t alive();
 /// From here on `successes` allocations succeed and the next fails; if it is
 /// `lasting`, so do all others.
 void failAfter(int64_t successes, bool lasting);
+/// As long as one lives, those of its thread succeed and are not counted.
+struct Exempt {
+  Exempt();
+  ~Exempt();
+  Exempt(const Exempt &) = delete;
+  Exempt &operator=(const Exempt &) = delete;
+};
 /// All succeed again. Whether one failed since failAfter.
 bool recover();
 
