@@ -25,6 +25,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -35,6 +36,26 @@ thread_local std::string lastError;
 
 te_rt_status fail(te_rt_status status, std::string message) {
   lastError = std::move(message);
+  return status;
+}
+
+/// Short enough for a string to take it without an allocation.
+constexpr const char *kOutOfMemory = "out of memory";
+
+/// Runs the body of a function of the C API.
+template <typename Body> te_rt_status guarded(Body body) noexcept {
+  te_rt_status status;
+  const char *text;
+  try {
+    return body();
+  } catch (const std::bad_alloc &) {
+    status = TE_RT_OUT_OF_MEMORY;
+    text = kOutOfMemory;
+  } catch (const std::exception &) {
+    status = TE_RT_INTERNAL;
+    text = "internal error";
+  }
+  lastError.assign(text);
   return status;
 }
 
@@ -87,10 +108,12 @@ te_rt_status Device::instance(const Program &program, void *stream,
     if (te_rt_status status = te_rt_context_create_on_device(
             program.cuda ? "cuda" : "reference", index, &context))
       return fail(status, te_rt_last_error());
+  // A place first: an instance without one would be lost.
+  const auto place = instances.insert({{program.id, stream}, nullptr}).first;
   if (te_rt_status status =
           te_rt_instance_create_without_arena(context, &program.module, found))
-    return fail(status, te_rt_last_error());
-  instances[{program.id, stream}] = *found;
+    return instances.erase(place), fail(status, te_rt_last_error());
+  place->second = *found;
   return TE_RT_OK;
 }
 
@@ -98,9 +121,11 @@ class Tables {
 public:
   std::shared_ptr<Device> device(bool cuda, int32_t index) {
     std::lock_guard lock(mutex);
-    std::shared_ptr<Device> &device = devices[{cuda, cuda ? index : 0}];
-    if (!device)
-      device = std::make_shared<Device>();
+    const Place place = {cuda, cuda ? index : 0};
+    if (const auto it = devices.find(place); it != devices.end())
+      return it->second;
+    const auto device = std::make_shared<Device>();
+    devices.insert({place, device});
     return device;
   }
 
@@ -128,12 +153,15 @@ public:
     return next++;
   }
 
-  std::vector<std::shared_ptr<Device>> allDevices() {
-    std::lock_guard lock(mutex);
-    std::vector<std::shared_ptr<Device>> all;
-    for (auto &[key, device] : devices)
-      all.push_back(device);
-    return all;
+  /// Calls `visit` with each device while its mutex is held. No table is locked
+  /// meanwhile, and nothing is allocated.
+  template <typename Visit> void eachDevice(Visit visit) {
+    Place last;
+    for (std::shared_ptr<Device> device = deviceAfter(nullptr, last); device;
+         device = deviceAfter(&last, last)) {
+      std::lock_guard lock(device->mutex);
+      visit(*device);
+    }
   }
 
   void remove(int64_t id) {
@@ -145,8 +173,20 @@ public:
   }
 
 private:
+  using Place = std::pair<bool, int32_t>;
+
+  /// The first device, or the one after `last`, and its place.
+  std::shared_ptr<Device> deviceAfter(const Place *last, Place &place) {
+    std::lock_guard lock(mutex);
+    const auto next = last ? devices.upper_bound(*last) : devices.begin();
+    if (next == devices.end())
+      return nullptr;
+    place = next->first;
+    return next->second;
+  }
+
   std::mutex mutex;
-  std::map<std::pair<bool, int32_t>, std::shared_ptr<Device>> devices;
+  std::map<Place, std::shared_ptr<Device>> devices;
   std::unordered_map<int64_t, std::shared_ptr<Program>> programs;
   std::unordered_map<int64_t, std::shared_ptr<const Call>> calls;
   int64_t next = 1;
@@ -163,15 +203,14 @@ void destroy(const std::shared_ptr<Program> &program) {
   // Before the locks: who waits for one of them then sees it.
   program->alive = false;
   tables().remove(program->id);
-  for (const std::shared_ptr<Device> &device : tables().allDevices()) {
-    std::lock_guard lock(device->mutex);
-    std::erase_if(device->instances, [&](const auto &entry) {
+  tables().eachDevice([&](Device &device) {
+    std::erase_if(device.instances, [&](const auto &entry) {
       if (entry.first.first != program->id)
         return false;
       te_rt_instance_destroy(entry.second);
       return true;
     });
-  }
+  });
 }
 
 //===----------------------------------------------------------------------===//
@@ -179,17 +218,18 @@ void destroy(const std::shared_ptr<Program> &program) {
 //===----------------------------------------------------------------------===//
 
 XLA_FFI_Error *error(const XLA_FFI_CallFrame *frame, XLA_FFI_Error_Code code,
-                     const std::string &message) {
+                     const char *message) {
   XLA_FFI_Error_Create_Args args{};
   args.struct_size = XLA_FFI_Error_Create_Args_STRUCT_SIZE;
-  args.message = message.c_str();
+  args.message = message;
   args.errc = code;
   return frame->api->XLA_FFI_Error_Create(&args);
 }
 
 XLA_FFI_Error *invalid(const XLA_FFI_CallFrame *frame,
                        const std::string &message) {
-  return error(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT, "te: " + message);
+  return error(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT,
+               ("te: " + message).c_str());
 }
 
 XLA_FFI_Error *failed(const XLA_FFI_CallFrame *frame, te_rt_status status,
@@ -199,7 +239,7 @@ XLA_FFI_Error *failed(const XLA_FFI_CallFrame *frame, te_rt_status status,
       : status == TE_RT_OUT_OF_MEMORY  ? XLA_FFI_Error_Code_RESOURCE_EXHAUSTED
       : status == TE_RT_UNSUPPORTED    ? XLA_FFI_Error_Code_UNIMPLEMENTED
                                        : XLA_FFI_Error_Code_INTERNAL;
-  return error(frame, code, "te: " + message);
+  return error(frame, code, ("te: " + message).c_str());
 }
 
 int64_t bitsOf(XLA_FFI_DataType type) {
@@ -417,16 +457,21 @@ XLA_FFI_Error *execute(XLA_FFI_CallFrame *frame, bool cuda) {
 }
 
 /// No exception may reach XLA, which is compiled without.
-XLA_FFI_Error *guarded(XLA_FFI_CallFrame *frame, bool cuda) {
+XLA_FFI_Error *handle(XLA_FFI_CallFrame *frame, bool cuda) {
   // Errors are made by the API of the frame.
   if (!frame || !frame->api) {
-    fail(TE_RT_INVALID_ARGUMENT,
-         std::string(cuda ? "te_xla_execute_cuda" : "te_xla_execute_cpu") +
-             ": '" + (frame ? "frame->api" : "frame") + "' is null");
+    guarded([&] {
+      return fail(
+          TE_RT_INVALID_ARGUMENT,
+          std::string(cuda ? "te_xla_execute_cuda" : "te_xla_execute_cpu") +
+              ": '" + (frame ? "frame->api" : "frame") + "' is null");
+    });
     return nullptr;
   }
   try {
     return execute(frame, cuda);
+  } catch (const std::bad_alloc &) {
+    return error(frame, XLA_FFI_Error_Code_RESOURCE_EXHAUSTED, kOutOfMemory);
   } catch (const std::exception &exception) {
     return error(frame, XLA_FFI_Error_Code_INTERNAL, exception.what());
   }
@@ -438,10 +483,10 @@ int32_t te_xla_runtime_version(void) { return TE_RT_VERSION; }
 
 const char *te_xla_last_error(void) { return lastError.c_str(); }
 
-te_rt_status te_xla_program_create(const te_rt_module *module,
-                                   const te_rt_argument_info *arguments,
-                                   const char *backend, int32_t device,
-                                   const char *name, int64_t *program) {
+static te_rt_status createProgram(const te_rt_module *module,
+                                  const te_rt_argument_info *arguments,
+                                  const char *backend, int32_t device,
+                                  const char *name, int64_t *program) {
   if (!module || !backend || !name || !program ||
       (module->num_arguments && !arguments))
     return fail(TE_RT_INVALID_ARGUMENT,
@@ -469,18 +514,26 @@ te_rt_status te_xla_program_create(const te_rt_module *module,
     made->names.push_back(info.name);
     made->carried.push_back(info.carried_input < 0 ? i : info.carried_input);
   }
-  tables().add(made);
   const std::shared_ptr<Device> where = tables().device(cuda, device);
+  tables().add(made);
   te_rt_instance *instance;
-  te_rt_status status;
-  {
+  const te_rt_status status = guarded([&] {
     std::lock_guard lock(where->mutex);
-    status = where->instance(*made, &noStream, device, &instance);
-  }
+    return where->instance(*made, &noStream, device, &instance);
+  });
   if (status)
     return destroy(made), status;
   *program = made->id;
   return TE_RT_OK;
+}
+
+te_rt_status te_xla_program_create(const te_rt_module *module,
+                                   const te_rt_argument_info *arguments,
+                                   const char *backend, int32_t device,
+                                   const char *name, int64_t *program) {
+  return guarded([&] {
+    return createProgram(module, arguments, backend, device, name, program);
+  });
 }
 
 void te_xla_program_destroy(int64_t program) {
@@ -488,9 +541,8 @@ void te_xla_program_destroy(int64_t program) {
     destroy(found);
 }
 
-te_rt_status te_xla_call_create(int64_t program,
-                                const te_xla_call_request *request,
-                                int64_t *call) {
+static te_rt_status
+createCall(int64_t program, const te_xla_call_request *request, int64_t *call) {
   if (!request || !call || request->struct_size < sizeof(te_xla_call_request) ||
       request->num_arguments < 0 || request->num_results < 0 ||
       (request->num_arguments && !request->argument_places) ||
@@ -538,27 +590,34 @@ te_rt_status te_xla_call_create(int64_t program,
   return TE_RT_OK;
 }
 
+te_rt_status te_xla_call_create(int64_t program,
+                                const te_xla_call_request *request,
+                                int64_t *call) {
+  return guarded([&] { return createCall(program, request, call); });
+}
+
 te_rt_status te_xla_program_counts(int64_t program, int64_t *runs,
                                    int64_t *instances) {
-  std::shared_ptr<Program> found = tables().program(program);
-  if (!found || !runs || !instances)
-    return fail(TE_RT_INVALID_ARGUMENT,
-                "te_xla_program_counts: expected a program that is alive and "
-                "no null pointer");
-  *runs = found->runs;
-  *instances = 0;
-  for (const std::shared_ptr<Device> &device : tables().allDevices()) {
-    std::lock_guard lock(device->mutex);
-    for (const auto &[key, instance] : device->instances)
-      *instances += key.first == program;
-  }
-  return TE_RT_OK;
+  return guarded([&] {
+    std::shared_ptr<Program> found = tables().program(program);
+    if (!found || !runs || !instances)
+      return fail(TE_RT_INVALID_ARGUMENT,
+                  "te_xla_program_counts: expected a program that is alive and "
+                  "no null pointer");
+    *runs = found->runs;
+    *instances = 0;
+    tables().eachDevice([&](const Device &device) {
+      for (const auto &[key, instance] : device.instances)
+        *instances += key.first == program;
+    });
+    return TE_RT_OK;
+  });
 }
 
 XLA_FFI_Error *te_xla_execute_cpu(XLA_FFI_CallFrame *frame) {
-  return guarded(frame, false);
+  return handle(frame, false);
 }
 
 XLA_FFI_Error *te_xla_execute_cuda(XLA_FFI_CallFrame *frame) {
-  return guarded(frame, true);
+  return handle(frame, true);
 }
