@@ -131,6 +131,7 @@ struct te_tcp {
   private:
     struct Guest;
     using GuestPointer = std::shared_ptr<Guest>;
+    static void dismiss(Guest &guest);
     void greet(const GuestPointer &guest);
     void admit(Guest &guest);
 

@@ -121,11 +121,14 @@ te_tcp::Reception::~Reception() {
   if (acceptor)
     acceptor->close(ignored);
   for (const auto &guest : guests)
-    if (const GuestPointer alive = guest.lock()) {
-      alive->timer.cancel();
-      close(alive->socket);
-    }
+    if (const GuestPointer alive = guest.lock())
+      dismiss(*alive);
   job.finish();
+}
+
+void te_tcp::Reception::dismiss(Guest &guest) {
+  guest.timer.cancel();
+  close(guest.socket);
 }
 
 void te_tcp::Reception::acceptFrom(tcp::acceptor &from) {
@@ -141,8 +144,12 @@ void te_tcp::Reception::acceptFrom(tcp::acceptor &from) {
 
 void te_tcp::Reception::take(tcp::socket socket) {
   std::erase_if(guests, [](const auto &guest) { return guest.expired(); });
-  if (guests.size() >= kMaxGuests)
-    return;
+  // The oldest of too many goes: a process of the job says at once who it is.
+  if (guests.size() >= kMaxGuests) {
+    if (const GuestPointer oldest = guests.front().lock())
+      dismiss(*oldest);
+    guests.erase(guests.begin());
+  }
   const auto guest = std::make_shared<Guest>(std::move(socket));
   guests.push_back(guest);
   greet(guest);
@@ -162,7 +169,7 @@ void te_tcp::Reception::greet(const GuestPointer &guest) {
         const Hello &theirs = guest->hello;
         if (error || !theirs.isOf(job.self) || theirs.rank <= job.rank ||
             theirs.rank >= theirs.size)
-          return guest->timer.cancel(), close(guest->socket);
+          return dismiss(*guest);
         guest->reply.hello = job.newHello();
         guest->reply.proof =
             proofOf(Side::Accepted, job.secret, theirs, guest->reply.hello);

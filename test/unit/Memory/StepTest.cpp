@@ -1,7 +1,7 @@
 //===- StepTest.cpp - te::Step when host memory runs out ------------------===//
 
-#include "Memory/FailingMemory.h"
 #include "te-cpp/Step.h"
+#include "Memory/FailingMemory.h"
 
 #include <gtest/gtest.h>
 
@@ -77,8 +77,8 @@ protected:
 TEST_F(StepOutOfMemory, OfItsLife) {
   te::memory::sweep([&](Attempt &attempt) {
     std::unique_ptr<te::Step> step;
-    if (!attempt(checked(
-            [&] { step = std::make_unique<te::Step>(path, context); })))
+    if (!attempt(
+            checked([&] { step = std::make_unique<te::Step>(path, context); })))
       return;
     if (!attempt(checked([&] { step->initialize(1); })) ||
         !attempt(checked([&] { fill(*step); })) ||
@@ -133,7 +133,7 @@ TEST_F(StepOutOfMemory, WhileItLoads) {
   auto *const s = static_cast<float *>(step.pointer("s"));
   te::memory::sweep([&](Attempt &attempt) {
     auto *const first = static_cast<float *>(step.pointer(w)),
-         *const second = static_cast<float *>(step.pointer(m));
+                *const second = static_cast<float *>(step.pointer(m));
     std::fill(first, first + 6, 1.0f);
     std::fill(second, second + 6, 2.0f);
     std::fill(s, s + 2, 4.0f);

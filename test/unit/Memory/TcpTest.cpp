@@ -22,15 +22,14 @@ namespace {
 /// A port that was free.
 int32_t freePort() {
   asio::io_context io;
-  asio::ip::tcp::acceptor acceptor(io,
-                                   {asio::ip::address_v4::loopback(), 0});
+  asio::ip::tcp::acceptor acceptor(io, {asio::ip::address_v4::loopback(), 0});
   return acceptor.local_endpoint().port();
 }
 
 /// Joins as `rank`, exchanges a byte with the other one and leaves.
 te_rt_status meet(int rank, int32_t port, int64_t timeout) {
-  const te_tcp_options options = {"127.0.0.1", port, 1,       "a job",
-                                  2,           rank, timeout, "sixteen bytes or more"};
+  const te_tcp_options options = {
+      "127.0.0.1", port, 1, "a job", 2, rank, timeout, "sixteen bytes or more"};
   char message[TE_RT_MESSAGE_BYTES];
   te_tcp *job = nullptr;
   te_rt_status status = te_tcp_create(&options, &job, message);

@@ -22,9 +22,8 @@ struct XlaError {
 } xlaError;
 
 XLA_FFI_Error *createError(XLA_FFI_Error_Create_Args *arguments) {
-  xlaError = {true,
-              arguments->errc == XLA_FFI_Error_Code_RESOURCE_EXHAUSTED &&
-                  *arguments->message};
+  xlaError = {true, arguments->errc == XLA_FFI_Error_Code_RESOURCE_EXHAUSTED &&
+                        *arguments->message};
   return reinterpret_cast<XLA_FFI_Error *>(&xlaError);
 }
 
@@ -101,8 +100,8 @@ void life(Attempt &attempt) {
        TE_RT_PART_VALUE, -1, 0, 0, 0, -1}};
   int64_t program = 0, call = 0, runs = 0, instances = 0;
   const int32_t argumentPlaces[] = {0}, resultPlaces[] = {1, TE_XLA_ARENA};
-  te_xla_call_request request = {sizeof(request), 0, 2, 1, 2, argumentPlaces,
-                                 resultPlaces};
+  te_xla_call_request request = {sizeof(request), 0,           2, 1, 2,
+                                 argumentPlaces,  resultPlaces};
   Frame frame(&call);
   std::fill(frame.values, frame.values + kCount, 3.0f);
   if (attempt(checked([&] {
@@ -115,9 +114,8 @@ void life(Attempt &attempt) {
     const bool ran =
         attempt([&](bool &outOfMemory) { return frame.run(outOfMemory); });
     attempt.expect(!ran || frame.isRight());
-    if (attempt(checked([&] {
-          return te_xla_program_counts(program, &runs, &instances);
-        })))
+    if (attempt(checked(
+            [&] { return te_xla_program_counts(program, &runs, &instances); })))
       attempt.expect(runs == (ran ? 1 : 0) && instances == 1);
     // A call of no program is an error, whether there is memory for its text
     // or not.

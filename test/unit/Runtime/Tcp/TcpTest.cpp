@@ -469,6 +469,26 @@ TEST(Tcp, StrangersDoNotDelayTheJob) {
             std::chrono::milliseconds(kTimeout / 2));
 }
 
+// Nor do more of them than are listened to, each of which may be silent for
+// longer than the job waits.
+TEST(Tcp, ManySilentStrangersDoNotKeepProcessesOut) {
+  const int32_t port = freePort();
+  const auto join = [=](int rank) {
+    Process process(rank, 2, port);
+    process.options.num_ports = 1;
+    process.options.timeout_ms = 8000;
+    ASSERT_OK(process.join());
+    EXPECT_OK(process.leave());
+  };
+  std::thread first([&] { join(0); });
+  asio::io_context io;
+  std::vector<asio::ip::tcp::socket> strangers;
+  for (int i = 0; i < 300; ++i)
+    strangers.push_back(connectTo(io, port));
+  join(1);
+  first.join();
+}
+
 TEST(Tcp, PortsOfOthersArePassedBy) {
   asio::io_context io;
   asio::ip::tcp::acceptor taken(io, {asio::ip::tcp::v6(), 0});
