@@ -4,8 +4,9 @@
 //   600s
 //
 // Changes words and lines of the files, whose bytes rarely get past the parser
-// if they are changed one by one, and compiles each result in a child process
-// with a bound of time and of memory. A text that ends a child is written to
+// if they are changed one by one, or an extent or an element type everywhere,
+// so that types still agree, and compiles each result in a child process with a
+// bound of time and of memory. A text that ends a child is written to
 // OUT-RUN.mlir. MLIR is not instrumented, so libFuzzer would have nothing to
 // follow.
 //
@@ -80,6 +81,49 @@ std::vector<std::string> wordsOf(std::string_view text) {
   return words;
 }
 
+/// The parts of a word such as 8x16xf32, which begins with a digit.
+std::vector<std::string> partsOf(const std::string &word) {
+  std::vector<std::string> parts;
+  if (word.empty() || !std::isdigit(static_cast<unsigned char>(word[0])))
+    return parts;
+  for (size_t at = 0; at != word.npos;) {
+    // The element type may have an x, but an extent before it is a number.
+    const bool isNumber =
+        at < word.size() && std::isdigit(static_cast<unsigned char>(word[at]));
+    const size_t end = isNumber ? word.find('x', at) : word.npos;
+    parts.push_back(word.substr(at, end == word.npos ? end : end - at));
+    at = end == word.npos ? end : end + 1;
+  }
+  return parts;
+}
+
+/// Replaces an extent or an element type by another one in all shapes.
+void changeShapes(std::vector<std::string> &words, std::mt19937_64 &random) {
+  static const char *const kExtents[] = {
+      "0", "1", "2", "3", "5", "7", "17", "129", "256", "4294967296", "?"};
+  static const char *const kTypes[] = {
+      "f32", "bf16", "f16",      "f8E4M3FN", "f8E5M2", "f8E8M0FNU",
+      "i32", "i1",   "f4E2M1FN", "f64",      "i64",    "index"};
+  std::vector<std::string> all;
+  for (const std::string &word : words)
+    for (const std::string &part : partsOf(word))
+      all.push_back(part);
+  if (all.empty())
+    return;
+  const std::string from = all[random() % all.size()];
+  const bool isExtent = std::isdigit(static_cast<unsigned char>(from[0]));
+  const std::string to = isExtent ? kExtents[random() % std::size(kExtents)]
+                                  : kTypes[random() % std::size(kTypes)];
+  for (std::string &word : words) {
+    const std::vector<std::string> parts = partsOf(word);
+    if (std::find(parts.begin(), parts.end(), from) == parts.end())
+      continue;
+    word.clear();
+    for (size_t i = 0; i < parts.size(); ++i)
+      word += (i ? "x" : "") + (parts[i] == from ? to : parts[i]);
+  }
+}
+
 void change(std::vector<std::string> &words, std::mt19937_64 &random) {
   static const char *const kWords[] = {
       "0",    "-1",   "1",        "3",           "4294967296",
@@ -91,7 +135,7 @@ void change(std::vector<std::string> &words, std::mt19937_64 &random) {
     return words.begin() + static_cast<ptrdiff_t>(random() % words.size());
   };
   const auto at = any();
-  switch (random() % 6) {
+  switch (random() % 9) {
   case 0:
     *at = kWords[random() % std::size(kWords)];
     break;
@@ -107,6 +151,11 @@ void change(std::vector<std::string> &words, std::mt19937_64 &random) {
   case 4:
     // The rest of the line.
     words.erase(at, std::find(at, words.end(), "\n"));
+    break;
+  case 5:
+  case 6:
+  case 7:
+    changeShapes(words, random);
     break;
   default: {
     const std::vector<std::string> line(at, std::find(at, words.end(), "\n"));
