@@ -160,6 +160,26 @@ TEST_F(StepCheckpoint, RefusesTheWholeFile) {
   }
 }
 
+TEST_F(StepCheckpoint, NamesOfRecipeStatesAreAnArrayOfNames) {
+  const te::Bytes good = te::readFile(path);
+  for (const char *text :
+       {"", "3", "\"s\"", "{\"s\": 1}", "[1]", "[-1]", "[1.5]", "[true]",
+        "[null]", "[[]]", "[{}]", "[\"s\"", "[\"s\"] []", "[\"s\",]"}) {
+    writeBytes(path, good);
+    ASSERT_NO_FATAL_FAILURE(rewrite(
+        [&](Safetensors &file) { file.metadata["te.recipe_states"] = text; }));
+    EXPECT_EQ(failureOf([&] { step->load(path); }),
+              "expected metadata 'te.recipe_states' of '" + path +
+                  "' to be a JSON array of names, but got '" + text + "'");
+  }
+  for (const char *text : {"[]", " [ \"s\" , \"a\\u00e9\" ] "}) {
+    writeBytes(path, good);
+    ASSERT_NO_FATAL_FAILURE(rewrite(
+        [&](Safetensors &file) { file.metadata["te.recipe_states"] = text; }));
+    EXPECT_EQ(failureOf([&] { step->load(path); }), "");
+  }
+}
+
 // A run may go on under another recipe: states of recipes that are not there
 // start from their initial values, and others are left, with one warning.
 TEST_F(StepCheckpoint, GoesOnUnderAnotherRecipe) {

@@ -142,6 +142,23 @@ TEST(NpzHuge, Zip64) {
   std::filesystem::remove(path);
 }
 
+TEST(Npy, WriterRefusesWhatNobodyCouldRead) {
+  const struct {
+    NpyArray array;
+    const char *error;
+  } cases[] = {
+      {{"<q4", {1}, {1, 2, 3, 4}}, "unknown type '<q4'"},
+      {{"<f4", {2}, {1, 2, 3, 4}},
+       "expected 8 bytes of data for the shape, but got 4"},
+  };
+  for (const auto &c : cases) {
+    std::string error;
+    EXPECT_FALSE(writeNpz([](const void *, size_t) { return true; },
+                          {{"a", c.array}}, false, error));
+    EXPECT_NE(error.find(c.error), std::string::npos) << error;
+  }
+}
+
 TEST(Npy, ResizeSaysWhenThereIsNoMemory) {
   std::vector<uint8_t> bytes = {1, 2};
   EXPECT_FALSE(tryResize(bytes, 1ull << 62));
@@ -187,6 +204,13 @@ TEST(Npy, HeadersAreChecked) {
        "'shape'"},
       {"{'descr': '<f8', 'fortran_order': False}", 8, "to have"},
       {"{'descr': '<f8'", 8, "header"},
+      {"('descr', '<f8')", 8, "expected the header to be a dictionary"},
+      {"{'descr': '<f8', 'fortran_order': 1, 'shape': (1,), }", 8,
+       "expected 'fortran_order' to be True or False"},
+      {"{'descr': '<f8', 'fortran_order': False, 'shape': 1}", 8, "'shape'"},
+      {"{'descr': '<f8', 'order': False, 'shape': (1,), }", 8,
+       "unknown header key 'order'"},
+      {"{'descr: '<f8'}", 8, "expected \"'key': value\" in the header"},
   };
   for (const auto &c : cases) {
     NpyArray array;
@@ -215,6 +239,17 @@ TEST(Npy, HeadersAreBounded) {
   EXPECT_FALSE(writeNpz([](const void *, size_t) { return true; },
                         {{"a", array}}, false, error));
   EXPECT_EQ(error, "array 'a': expected at most 64 dimensions, but got 65");
+  const auto errorOf = [&](const std::string &bytes) {
+    EXPECT_FALSE(parseNpy(reinterpret_cast<const uint8_t *>(bytes.data()),
+                          bytes.size(), array, error));
+    return error;
+  };
+  EXPECT_EQ(errorOf("\x93NUMPI"),
+            "not an .npy file (its first bytes are not numpy's)");
+  EXPECT_EQ(errorOf(std::string("\x93NUMPY\x04\x00\x01\x00{", 11)),
+            "expected .npy version 1, 2 or 3, but got 4");
+  EXPECT_EQ(errorOf(std::string("\x93NUMPY\x01\x00\x02\x00{", 11)),
+            "the file ends inside its header");
   // Version 2 has 32 bits for the size of a header.
   const std::string wide = std::string("\x93NUMPY\x02\x00", 8) +
                            std::string("\x00\x00\x01\x00", 4) +

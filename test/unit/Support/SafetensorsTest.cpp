@@ -162,6 +162,7 @@ TEST(Safetensors, HeadersAreChecked) {
       {"{\"\xed\xa0\x80\":{}}", 0, "JSON in UTF-8"},
       {"{\"a\":" + std::string(100000, '['), 0, "'a' to be an object"},
       // Invalid structure of the header.
+      {R"({"a":true})", 0, "but got a boolean"},
       {R"({"a":3})", 0, "expected 'a' to be an object, but got a number"},
       {R"({"a":null})", 0, "but got null"},
       {R"({"a":{}})", 0, "'a' to have 'dtype', 'shape' and 'data_offsets'"},
