@@ -8,8 +8,8 @@ include "mlir/IR/OpAsmInterface.td"
 
 def TE_RmsNormOp
     : TE_PureOp<"rms_norm",
-        TE_Axes<(axes "m n":$x, "n":$gamma, "m n":$addend), (axes "m n":$y, "m":$rsigma, "":$amax, "m n":$sum), /*sums=*/[], /*whole=*/["n"], /*zeros=*/["x", "addend"]>,
-        [AttrSizedResultSegments, AllTypesMatch<["x", "y"]>,
+        TE_Axes<(axes "m n":$x, "n":$gamma, "m n":$addend, "m n":$base), (axes "m n":$y, "m":$rsigma, "":$amax, "m n":$sum), /*sums=*/[], /*whole=*/["n"], /*zeros=*/["x", "addend", "base"]>,
+        [AttrSizedOperandSegments, AttrSizedResultSegments, AllTypesMatch<["x", "y"]>,
         DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>,
          TE_MeasuresAmax<[[0, 2]]>]> {
   let summary = "normalise each row by its root mean square";
@@ -19,13 +19,15 @@ def TE_RmsNormOp
     `zero_centered_gamma`, `gamma` is replaced by `gamma + 1`. `rsigma` is a result
     if the backward needs it. `amax`, of the rounded `y`, is a result if
     `te-fuse-amax` found a reader. With `plus`, which `te-fuse-norm-add` adds, the
-    rows are those of `sum = x + addend`, rounded to the type of `x`.
+    rows are those of `sum = x + addend`, rounded to the type of `x`. With `onto`,
+    which that pass adds too, `y` is `base` plus the rounded norm, rounded again.
 
     Constraints:
     1. (rms_norm-c1) `x` and `y` have one type, and `gamma` is `[columns]` of its element type.
     2. (rms_norm-c2) `rsigma` is `[rows]`.
     3. (rms_norm-c3) `epsilon` is finite and not negative.
     4. (rms_norm-c4) `addend` and `sum` have the type of `x`; both are given or neither is.
+    5. (rms_norm-c5) `base` has the type of `x`.
 
     Example:
 
@@ -37,11 +39,16 @@ def TE_RmsNormOp
     %y, %sum = te.rms_norm %x, %gamma plus %residual : tensor<256x512xbf16>
       : tensor<256x512xbf16>, tensor<512xbf16> sum tensor<256x512xbf16>
     ```
+
+    ```mlir
+    %y = te.rms_norm %x, %gamma onto %residual : tensor<256x512xbf16> : tensor<256x512xbf16>, tensor<512xbf16>
+    ```
   }];
   let arguments = (ins
     Arg<TE_HPMatrix, "[rows, columns]">:$x,
     Arg<TE_HPVector, "[columns]">:$gamma,
     Arg<Optional<TE_HPMatrix>, "added to x">:$addend,
+    Arg<Optional<TE_HPMatrix>, "added to the norm">:$base,
     DefaultValuedAttr<F32Attr, "1.0e-5f">:$epsilon,
     DefaultValuedAttr<BoolAttr, "false">:$zero_centered_gamma);
   let results = (outs
@@ -50,7 +57,8 @@ def TE_RmsNormOp
     Res<Optional<TE_F32Scalar>, "max |y|">:$amax,
     Res<Optional<TE_HPMatrix>, "x + addend">:$sum);
   let assemblyFormat = [{
-    $x `,` $gamma (`plus` $addend^ `:` type($addend))? attr-dict `:` type($x) `,` type($gamma)
+    $x `,` $gamma (`plus` $addend^ `:` type($addend))? (`onto` $base^ `:` type($base))?
+    attr-dict `:` type($x) `,` type($gamma)
     (`rsigma` type($rsigma)^)? (`amax` type($amax)^)? (`sum` type($sum)^)?
   }];
   let hasVerifier = 1;
@@ -104,8 +112,8 @@ def TE_RmsNormBackwardOp
 
 def TE_LayerNormOp
     : TE_PureOp<"layer_norm",
-        TE_Axes<(axes "m n":$x, "n":$gamma, "n":$beta, "m n":$addend), (axes "m n":$y, "m":$mu, "m":$rsigma, "":$amax, "m n":$sum), /*sums=*/[], /*whole=*/["n"], /*zeros=*/["x", "beta", "addend"]>,
-        [AttrSizedResultSegments,
+        TE_Axes<(axes "m n":$x, "n":$gamma, "n":$beta, "m n":$addend, "m n":$base), (axes "m n":$y, "m":$mu, "m":$rsigma, "":$amax, "m n":$sum), /*sums=*/[], /*whole=*/["n"], /*zeros=*/["x", "beta", "addend", "base"]>,
+        [AttrSizedOperandSegments, AttrSizedResultSegments,
         AllTypesMatch<["x", "y"]>, AllTypesMatch<["gamma", "beta"]>,
         DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>,
          TE_MeasuresAmax<[[0, 3]]>]> {
@@ -117,13 +125,15 @@ def TE_LayerNormOp
     by `gamma + 1`. `mu` and `rsigma` are results if the backward needs them.
     `amax`, of the rounded `y`, is a result if `te-fuse-amax` found a reader. With
     `plus`, which `te-fuse-norm-add` adds, the rows are those of `sum = x + addend`,
-    rounded to the type of `x`.
+    rounded to the type of `x`. With `onto`, which that pass adds too, `y` is `base`
+    plus the rounded norm, rounded again.
 
     Constraints:
     1. (layer_norm-c1) `x` and `y` have one type, and `gamma` and `beta` are `[columns]` of its element type.
     2. (layer_norm-c2) `mu` and `rsigma` are `[rows]`; both are results or neither is.
     3. (layer_norm-c3) `epsilon` is finite and not negative.
     4. (layer_norm-c4) `addend` and `sum` have the type of `x`; both are given or neither is.
+    5. (layer_norm-c5) `base` has the type of `x`.
 
     Example:
 
@@ -136,6 +146,7 @@ def TE_LayerNormOp
     Arg<TE_HPVector, "[columns]">:$gamma,
     Arg<TE_HPVector, "[columns]">:$beta,
     Arg<Optional<TE_HPMatrix>, "added to x">:$addend,
+    Arg<Optional<TE_HPMatrix>, "added to the norm">:$base,
     DefaultValuedAttr<F32Attr, "1.0e-5f">:$epsilon,
     DefaultValuedAttr<BoolAttr, "false">:$zero_centered_gamma);
   let results = (outs
@@ -145,7 +156,8 @@ def TE_LayerNormOp
     Res<Optional<TE_F32Scalar>, "max |y|">:$amax,
     Res<Optional<TE_HPMatrix>, "x + addend">:$sum);
   let assemblyFormat = [{
-    $x `,` $gamma `,` $beta (`plus` $addend^ `:` type($addend))? attr-dict `:` type($x) `,` type($gamma)
+    $x `,` $gamma `,` $beta (`plus` $addend^ `:` type($addend))? (`onto` $base^ `:` type($base))?
+    attr-dict `:` type($x) `,` type($gamma)
     (`mu` type($mu)^)? (`rsigma` type($rsigma)^)? (`amax` type($amax)^)? (`sum` type($sum)^)?
   }];
   let hasVerifier = 1;

@@ -43,17 +43,15 @@ const void *summed(const void *x, const void *addend, void *sum, int64_t count,
   return sum;
 }
 
-/// Adds `addend`, unless it is null, to the rounded element `i` of `dx`, whose
-/// memory may be that of `addend`.
-void storeGrad(void *dx, int64_t i, float grad, const void *addend,
+/// Stores element `i` of `y`, plus that of `addend` after it is rounded unless
+/// `addend` is null, whose memory may be that of `y`. Returns what is stored.
+float storeSum(void *y, int64_t i, float value, const void *addend,
                int32_t type) {
-  if (!addend) {
-    store(dx, i, grad, type);
-    return;
-  }
+  if (!addend)
+    return store(y, i, value, type);
   const float other = load(addend, i, type);
-  store(dx, i, grad, type);
-  store(dx, i, load(dx, i, type) + other, type);
+  store(y, i, value, type);
+  return store(y, i, load(y, i, type) + other, type);
 }
 
 } // namespace
@@ -72,9 +70,9 @@ void rms_norm(const rms_norm_params &p, void *const *buffers) {
     });
     rsigma[r] = math::rsigma(sum, p.cols, p.epsilon);
     for (int64_t c = 0; c < p.cols; ++c)
-      amax = maxMagnitude(amax,
-                          store(buffers[b::y], r * p.cols + c,
-                                math::rmsNorm(x(c), g[c], rsigma[r]), p.type));
+      amax = maxMagnitude(amax, storeSum(buffers[b::y], r * p.cols + c,
+                                         math::rmsNorm(x(c), g[c], rsigma[r]),
+                                         buffers[b::base], p.type));
   }
   if (buffers[b::amax])
     *static_cast<float *>(buffers[b::amax]) = amax;
@@ -97,9 +95,9 @@ void rms_norm_backward(const rms_norm_backward_params &p,
     });
     const float mean = sum / static_cast<float>(p.cols);
     for (int64_t c = 0; c < p.cols; ++c)
-      storeGrad(buffers[b::dx], r * p.cols + c,
-                math::rmsNormGrad(dy(r, c), x(r, c), g[c], rsigma[r], mean),
-                buffers[b::addend], p.type);
+      storeSum(buffers[b::dx], r * p.cols + c,
+               math::rmsNormGrad(dy(r, c), x(r, c), g[c], rsigma[r], mean),
+               buffers[b::addend], p.type);
   }
   for (int64_t c = 0; c < p.cols; ++c) {
     const float sum = stripSum(p.rows, [&](float acc, int64_t r) {
@@ -130,8 +128,8 @@ void layer_norm(const layer_norm_params &p, void *const *buffers) {
     for (int64_t c = 0; c < p.cols; ++c) {
       const float beta = load(buffers[b::beta], c, p.type);
       const float y = math::layerNorm(x(r, c), g[c], beta, mu[r], rsigma[r]);
-      amax =
-          maxMagnitude(amax, store(buffers[b::y], r * p.cols + c, y, p.type));
+      amax = maxMagnitude(amax, storeSum(buffers[b::y], r * p.cols + c, y,
+                                         buffers[b::base], p.type));
     }
   }
   if (buffers[b::amax])
@@ -159,10 +157,10 @@ void layer_norm_backward(const layer_norm_backward_params &p,
                                }) /
                        cols;
     for (int64_t c = 0; c < p.cols; ++c)
-      storeGrad(buffers[b::dx], r * p.cols + c,
-                math::layerNormGrad(dy(r, c), x(r, c), g[c], mu[r], rsigma[r],
-                                    meanOfGrad, mean),
-                buffers[b::addend], p.type);
+      storeSum(buffers[b::dx], r * p.cols + c,
+               math::layerNormGrad(dy(r, c), x(r, c), g[c], mu[r], rsigma[r],
+                                   meanOfGrad, mean),
+               buffers[b::addend], p.type);
   }
   for (int64_t c = 0; c < p.cols; ++c) {
     const float dgamma = stripSum(p.rows, [&](float acc, int64_t r) {

@@ -24,6 +24,7 @@ LogicalResult te::emitLaunches(RmsNormOp op, LaunchEmitter &emitter) {
       .out(op.getAmax())
       .in(op.getAddend())
       .out(op.getSum())
+      .in(op.getBase())
       .emit();
 }
 
@@ -61,6 +62,7 @@ LogicalResult te::emitLaunches(LayerNormOp op, LaunchEmitter &emitter) {
       .out(op.getAmax())
       .in(op.getAddend())
       .out(op.getSum())
+      .in(op.getBase())
       .emit();
 }
 

@@ -1,8 +1,10 @@
 //===- FuseNormAdd.cpp - additions in the norms beside them ---------------===//
 //
-// The residual connections of a transformer are sums that a norm reads next,
-// and in the backward sums with what the gradient of a norm gives. Both kinds
-// of norms take the other summand as their last operand.
+// The residual connections of a transformer are sums that a norm reads next, or
+// sums of what a norm gives, and in the backward sums of what the gradient of a
+// norm gives. Norms and their gradients take the other summand. A norm that
+// makes a summand adds rather than one that reads the sum: it need not store
+// what it adds.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,11 +23,10 @@ namespace mlir::te {
 using namespace mlir;
 using namespace mlir::te;
 
-/// The state of `op` with `addend` as its last operand, as it is declared.
-template <typename Op> static OperationState withAddend(Op op, Value addend) {
+/// The state of a copy of `op`.
+template <typename Op> static OperationState stateOf(Op op) {
   OperationState state(op.getLoc(), op->getName());
   state.addOperands(op->getOperands());
-  state.addOperands(addend);
   state.addAttributes(llvm::to_vector(op->getDiscardableAttrs()));
   state.getOrAddProperties<typename Op::Properties>() = op.getProperties();
   state.addTypes(op->getResultTypes());
@@ -50,6 +51,7 @@ struct FuseNormAdd final : te::impl::FuseNormAddPassBase<FuseNormAdd> {
     for (arith::AddFOp add : additions)
       numFused += fuseGradient<RmsNormBackwardOp>(add) ||
                   fuseGradient<LayerNormBackwardOp>(add) ||
+                  fuseNorm<RmsNormOp>(add) || fuseNorm<LayerNormOp>(add) ||
                   fuseSum<RmsNormOp>(add) || fuseSum<LayerNormOp>(add);
   }
 
@@ -74,18 +76,63 @@ struct FuseNormAdd final : te::impl::FuseNormAddPassBase<FuseNormAdd> {
       decline(add, "the sum is read before the norm");
       return false;
     }
-    OperationState state = withAddend(norm, add.getRhs());
-    state.operands.front() = add.getLhs();
+    OperationState state = stateOf(norm);
     state.addTypes(add.getType());
     auto &properties = state.getOrAddProperties<typename NormOp::Properties>();
     properties.resultSegmentSizes.back() = 1;
     OpBuilder builder(norm);
     auto fused = cast<NormOp>(builder.create(state));
+    fused.getXMutable().assign(add.getLhs());
+    fused.getAddendMutable().assign(add.getRhs());
     norm->replaceAllUsesWith(fused->getResults().drop_back());
     norm.erase();
     add.replaceAllUsesWith(fused.getSum());
     add.erase();
     return true;
+  }
+
+  /// Where `op`, which makes a summand of `add`, can add `other`: at `op`
+  /// itself or, if that is later, after what makes `other`. Null, with a
+  /// remark, if another result of `op` is read before.
+  static Operation *placeOf(arith::AddFOp add, Operation *op, Value other) {
+    Operation *maker = other.getDefiningOp();
+    if (!maker || maker->getBlock() != add->getBlock() ||
+        !op->isBeforeInBlock(maker))
+      return op;
+    Operation *place = maker->getNextNode();
+    auto isRead = [&](Value result) { return isReadBefore(result, place); };
+    if (llvm::none_of(op->getResults().drop_front(), isRead))
+      return place;
+    decline(add, "the other summand is computed after another result of the "
+                 "norm is read");
+    return nullptr;
+  }
+
+  /// Fuses a sum with the norm that is one of its summands.
+  template <typename NormOp> bool fuseNorm(arith::AddFOp add) {
+    for (auto [mine, other] : {std::pair(add.getLhs(), add.getRhs()),
+                               std::pair(add.getRhs(), add.getLhs())}) {
+      auto norm = mine.getDefiningOp<NormOp>();
+      if (!norm || mine != norm.getY() || norm.getBase() || norm.getAmax() ||
+          mine == other || norm->getBlock() != add->getBlock())
+        continue;
+      if (!mine.hasOneUse()) {
+        decline(add, "the norm has other uses");
+        continue;
+      }
+      Operation *place = placeOf(add, norm, other);
+      if (!place)
+        continue;
+      OpBuilder builder(place);
+      auto fused = cast<NormOp>(builder.create(stateOf(norm)));
+      fused.getBaseMutable().assign(other);
+      add.replaceAllUsesWith(fused.getY());
+      add.erase();
+      norm->replaceAllUsesWith(fused->getResults());
+      norm.erase();
+      return true;
+    }
+    return false;
   }
 
   /// Fuses a sum with the gradient of a norm that is one of its summands.
@@ -100,25 +147,12 @@ struct FuseNormAdd final : te::impl::FuseNormAddPassBase<FuseNormAdd> {
         decline(add, "the gradient of the norm has other uses");
         continue;
       }
-      // Where both are known: at the gradient, or after the other summand.
-      Operation *maker = other.getDefiningOp();
-      Operation *place = backward;
-      if (maker && maker->getBlock() == add->getBlock() &&
-          backward->isBeforeInBlock(maker))
-        place = maker->getNextNode();
-      if (place != backward && llvm::any_of(backward->getResults().drop_front(),
-                                            [&](Value gradient) {
-                                              return isReadBefore(gradient,
-                                                                  place);
-                                            })) {
-        decline(add,
-                "the other summand is computed after a parameter's gradient "
-                "is read");
+      Operation *place = placeOf(add, backward, other);
+      if (!place)
         continue;
-      }
       OpBuilder builder(place);
-      auto fused =
-          cast<BackwardOp>(builder.create(withAddend(backward, other)));
+      auto fused = cast<BackwardOp>(builder.create(stateOf(backward)));
+      fused.getAddendMutable().assign(other);
       add.replaceAllUsesWith(fused.getDx());
       add.erase();
       backward->replaceAllUsesWith(fused->getResults());

@@ -148,6 +148,8 @@ void populateFuse(OpPassManager &manager,
     function.addPass(createFuseResidualAddPass());
     // After GEMMs took what they can add without another pass over memory.
     function.addPass(createFuseNormAddPass());
+    // Again, because what a norm adds to is measured there, too.
+    function.addPass(createFuseAmaxPass());
   }
   // After the fusions decided which op measures which amax.
   function.addPass(createBatchReductionsPass());

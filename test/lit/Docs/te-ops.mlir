@@ -233,6 +233,16 @@ func.func @rms_norm_plus(%x: tensor<256x512xbf16>, %gamma: tensor<512xbf16>, %re
   return
 }
 
+// CHECK-LABEL: @norm_onto
+func.func @norm_onto(%x: tensor<256x512xbf16>, %gamma: tensor<512xbf16>, %residual: tensor<256x512xbf16>) {
+  // CHECK: te.rms_norm %{{.*}}, %{{.*}} onto %{{.*}} : tensor<256x512xbf16> : tensor<256x512xbf16>, tensor<512xbf16>
+  %y = te.rms_norm %x, %gamma onto %residual : tensor<256x512xbf16> : tensor<256x512xbf16>, tensor<512xbf16>
+  // CHECK: te.layer_norm %{{.*}}, %{{.*}}, %{{.*}} plus %{{.*}} : tensor<256x512xbf16> onto %{{.*}} : tensor<256x512xbf16> : tensor<256x512xbf16>, tensor<512xbf16> sum tensor<256x512xbf16>
+  %z, %sum = te.layer_norm %x, %gamma, %gamma plus %y : tensor<256x512xbf16> onto %residual : tensor<256x512xbf16>
+    : tensor<256x512xbf16>, tensor<512xbf16> sum tensor<256x512xbf16>
+  return
+}
+
 // CHECK-LABEL: @rms_norm_backward_plus
 func.func @rms_norm_backward_plus(%dy: tensor<256x512xbf16>, %x: tensor<256x512xbf16>, %gamma: tensor<512xbf16>,
                                   %rsigma: tensor<256xf32>, %residual: tensor<256x512xbf16>) {

@@ -41,6 +41,22 @@ func.func @rms_norm_c4_type(%x: tensor<4x8xf32>, %a: tensor<4x8xbf16>, %g: tenso
 
 // -----
 
+func.func @rms_norm_c5(%x: tensor<4x8xf32>, %b: tensor<4x8xbf16>, %g: tensor<8xf32>) {
+  // expected-error @below {{expected 'base' to be 'tensor<4x8xf32>' as 'x' is, but got 'tensor<4x8xbf16>'}}
+  %y = te.rms_norm %x, %g onto %b : tensor<4x8xbf16> : tensor<4x8xf32>, tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @layer_norm_c5(%x: tensor<4x8xf32>, %b: tensor<1x8xf32>, %g: tensor<8xf32>) {
+  // expected-error @below {{expected 'base' to be 'tensor<4x8xf32>' as 'x' is, but got 'tensor<1x8xf32>'}}
+  %y = te.layer_norm %x, %g, %g onto %b : tensor<1x8xf32> : tensor<4x8xf32>, tensor<8xf32>
+  return
+}
+
+// -----
+
 func.func @rms_norm_backward_c2(%dy: tensor<4x8xf32>, %a: tensor<4x4xf32>, %g: tensor<8xf32>, %r: tensor<4xf32>) {
   // expected-error @below {{expected 'addend' to be 'tensor<4x8xf32>' as 'x' is, but got 'tensor<4x4xf32>'}}
   %dx, %dg = te.rms_norm_backward %dy, %dy, %g, %r plus %a : tensor<4x4xf32> : tensor<4x8xf32>, tensor<8xf32>, tensor<4xf32>

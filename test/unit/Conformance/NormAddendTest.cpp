@@ -80,6 +80,63 @@ TEST_P(NormAddend, IsAddedBeforeTheNorm) {
       }
 }
 
+// What a norm is added to changes neither the rounding of the norm nor its
+// statistics, wherever the sum is stored, and the amax is that of the sum. A
+// norm may have an addend, too.
+TEST_P(NormAddend, IsAddedToTheNorm) {
+  for (int32_t type : kTypes)
+    for (const char *kind : {"normal", "huge", "inf", "nan", "negzero"})
+      for (int64_t cols : {1, 33, 256, 1000, 4096, 9000, 20001}) {
+        const int64_t rows = 5;
+        const size_t count = rows * cols;
+        const Array x = makeArray("normal", type, count, 1);
+        const Array addend = makeArray("normal", type, count, 2);
+        const Array gamma = makeArray("normal", type, cols, 3);
+        const Array base = makeArray(kind, type, count, 4);
+        for (bool centred : {false, true})
+          for (bool adds : {false, true}) {
+            const PlanFunction plan =
+                centred ? PlanFunction(
+                              TE_PLAN(layer_norm, rows, cols, type, 1e-5f, 0))
+                        : PlanFunction(
+                              TE_PLAN(rms_norm, rows, cols, type, 1e-5f, 0));
+            Array sum(type, count);
+            const auto run = [&](Buffer y, Array &mu, Array &rsigma,
+                                 std::vector<float> &amax, Buffer more) {
+              std::vector<Buffer> buffers = {in(x.bytes), in(gamma.bytes)};
+              if (centred)
+                buffers.push_back(in(gamma.bytes));
+              buffers.push_back(y);
+              if (centred)
+                buffers.push_back(out(mu.bytes));
+              buffers.push_back(out(rsigma.bytes));
+              buffers.push_back(out(amax));
+              buffers.push_back(adds ? in(addend.bytes) : none());
+              buffers.push_back(adds ? out(sum.bytes) : none());
+              buffers.push_back(more);
+              device().run(plan, buffers);
+            };
+            Array y(type, count), mu(TE_RT_F32, rows), rsigma = mu;
+            std::vector<float> amax(1), expectedAmax(1);
+            run(out(y.bytes), mu, rsigma, amax, none());
+            const Array expected = added(y, base);
+            device().run(TE_PLAN(amax, static_cast<int64_t>(count), type),
+                         {in(expected.bytes), out(expectedAmax)});
+            for (bool inPlace : {false, true}) {
+              Array y2(type, count), mu2(TE_RT_F32, rows), rsigma2 = mu2;
+              std::vector<float> amax2(1);
+              run(inPlace ? outOn(centred ? 9 : 7, y2.bytes) : out(y2.bytes),
+                  mu2, rsigma2, amax2, in(base.bytes));
+              ASSERT_TRUE(sameBits(expected, y2))
+                  << kind << " " << cols << " " << inPlace;
+              ASSERT_TRUE(sameBits(mu, mu2)) << kind << " " << cols;
+              ASSERT_TRUE(sameBits(rsigma, rsigma2)) << kind << " " << cols;
+              ASSERT_EQ(expectedAmax, amax2) << kind << " " << cols;
+            }
+          }
+      }
+}
+
 // An addend of the gradient is added to the rounded gradient, wherever the sum
 // is stored. The gradients of the parameters do not change.
 TEST_P(NormAddend, IsAddedToTheGradient) {

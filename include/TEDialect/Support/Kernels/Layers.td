@@ -132,8 +132,8 @@ def layer_norm : Kernel<Layers> {
     y = gamma * (rsigma * (x - mu)) + beta in f32, rounded once; with zero_centered,
     gamma is replaced by gamma + 1. mu = lane sum of x (acc = acc + x) / cols. rsigma =
     1 / sqrt(sum / cols + epsilon), where sum is the lane sum of d = x - mu with acc =
-    fmaf(d, d, acc). mu and rsigma are f32[rows]. `amax`, `addend` and `sum` are those
-    of rms_norm.
+    fmaf(d, d, acc). mu and rsigma are f32[rows]. `amax`, `addend`, `sum` and `base` are
+    those of rms_norm.
   }];
   let Parameters = (parameters Dim:$rows, Dim:$cols, WideType:$type, NonNegative:$epsilon,
                                Flag:$zero_centered);
@@ -141,9 +141,10 @@ def layer_norm : Kernel<Layers> {
                          In<["cols"], "type">:$beta, Out<["rows", "cols"], "type">:$y,
                          Out<["rows"], "f32">:$mu, Out<["rows"], "f32">:$rsigma,
                          OutOpt<["1"], "f32">:$amax, InOpt<["rows", "cols"], "type">:$addend,
-                         OutOpt<["rows", "cols"], "type">:$sum);
+                         OutOpt<["rows", "cols"], "type">:$sum,
+                         InOpt<["rows", "cols"], "type">:$base);
   let Relations = [Fits<"rows", "cols">];
-  let Reuses = [MayReuse<"sum", "x">, MayReuse<"sum", "addend">];
+  let Reuses = [MayReuse<"sum", "x">, MayReuse<"sum", "addend">, MayReuse<"y", "base">];
 }
 
 def layer_norm_backward : Kernel<Layers> {
@@ -173,16 +174,18 @@ def rms_norm : Kernel<Layers> {
     once; with zero_centered, gamma is replaced by gamma + 1. sum is the lane sum of
     squares with acc = fmaf(x, x, acc). rsigma is f32[rows]. `amax` is max|y| over the
     stored (rounded) values. With `addend`, which is given with `sum`, x is replaced by
-    `sum`, which is x + addend, rounded.
+    `sum`, which is x + addend, rounded. With `base`, y is base plus the rounded y,
+    rounded again.
   }];
   let Parameters = (parameters Dim:$rows, Dim:$cols, WideType:$type, NonNegative:$epsilon,
                                Flag:$zero_centered);
   let Buffers = (buffers In<["rows", "cols"], "type">:$x, In<["cols"], "type">:$gamma,
                          Out<["rows", "cols"], "type">:$y, Out<["rows"], "f32">:$rsigma,
                          OutOpt<["1"], "f32">:$amax, InOpt<["rows", "cols"], "type">:$addend,
-                         OutOpt<["rows", "cols"], "type">:$sum);
+                         OutOpt<["rows", "cols"], "type">:$sum,
+                         InOpt<["rows", "cols"], "type">:$base);
   let Relations = [Fits<"rows", "cols">];
-  let Reuses = [MayReuse<"sum", "x">, MayReuse<"sum", "addend">];
+  let Reuses = [MayReuse<"sum", "x">, MayReuse<"sum", "addend">, MayReuse<"y", "base">];
 }
 
 def rms_norm_backward : Kernel<Layers> {

@@ -79,13 +79,15 @@ def FuseResidualAddPass : Pass<"te-fuse-residual-add", "func::FuncOp"> {
 def FuseNormAddPass : Pass<"te-fuse-norm-add", "func::FuncOp"> {
   let summary = "add in the norm that reads or makes a summand";
   let description = [{
-    An `arith.addf` whose sum a `te.rms_norm` or `te.layer_norm` normalises becomes
-    the `addend` of the norm, which also gives the sum, and one that adds to the
-    input's gradient of such a norm becomes the `addend` of that gradient. The
+    An `arith.addf` that adds to what a `te.rms_norm` or `te.layer_norm` gives becomes
+    the `base` of the norm. One whose sum such a norm normalises becomes its `addend`;
+    the norm also gives the sum. One that adds to the input's gradient of a norm
+    becomes the `addend` of that gradient. The
     fusion saves a launch, and reading or writing the tensor again. It is
-    bit-identical: sum and gradient are rounded as before. It declines, with a
-    remark, if the sum or the gradient is read before the fused op, or if the other
-    summand is computed after the gradients of the norm are read. It runs after
+    bit-identical: norm, sum and gradient are rounded as before. It declines, with a
+    remark, if the sum is read before the fused op, if the norm or the gradient has
+    other readers, or if the other
+    summand is computed after statistics or gradients of the norm are read. It runs after
     `te-fuse-residual-add`, which adds in a GEMM, and can be skipped.
 
     ```mlir

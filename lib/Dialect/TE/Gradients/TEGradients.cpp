@@ -60,12 +60,14 @@ LogicalResult LinearOp::differentiate(OpBuilder &b, AdjointContext &adjoints) {
   return success();
 }
 
-/// A norm with an addend is made after differentiation.
+/// A norm that adds is made after differentiation.
 template <typename NormOp> static LogicalResult expectNoAddend(NormOp norm) {
-  if (!norm.getAddend())
+  if (!norm.getAddend() && !norm.getBase())
     return success();
-  return norm.emitOpError() << "expected no operand 'addend' in what is "
-                               "differentiated; add before the norm";
+  return norm.emitOpError()
+         << "expected no operand '" << (norm.getAddend() ? "addend" : "base")
+         << "' in what is differentiated; add "
+         << (norm.getAddend() ? "before" : "after") << " the norm";
 }
 
 /// The op itself if it gives its statistics of each row of its first operand,

@@ -12,6 +12,16 @@ static LogicalResult verifyGamma(Operation *op, Type x, Type gamma) {
   return verifySameElementType(op, "gamma", gamma, "x", x);
 }
 
+/// `other`, if it is given, has the type of 'x'.
+template <typename Op>
+static LogicalResult verifyTypeOfX(Op op, StringRef name, Value other) {
+  Type x = op.getX().getType();
+  if (other && other.getType() != x)
+    return op.emitOpError() << "expected '" << name << "' to be " << x
+                            << " as 'x' is, but got " << other.getType();
+  return success();
+}
+
 /// 'addend' and 'sum' of a norm are given together, with the type of 'x'.
 template <typename NormOp> static LogicalResult verifySum(NormOp norm) {
   Value addend = norm.getAddend(), sum = norm.getSum();
@@ -19,24 +29,8 @@ template <typename NormOp> static LogicalResult verifySum(NormOp norm) {
     return norm.emitOpError() << "expected operand 'addend' and result 'sum' "
                                  "together, but got only '"
                               << (addend ? "addend" : "sum") << "'";
-  Type x = norm.getX().getType();
-  for (auto [name, value] :
-       {std::pair("addend", addend), std::pair("sum", sum)})
-    if (value && value.getType() != x)
-      return norm.emitOpError() << "expected '" << name << "' to be " << x
-                                << " as 'x' is, but got " << value.getType();
-  return success();
-}
-
-/// 'addend' of the gradient of a norm has the type of 'x'.
-template <typename BackwardOp>
-static LogicalResult verifyAddend(BackwardOp backward) {
-  Value addend = backward.getAddend();
-  Type x = backward.getX().getType();
-  if (addend && addend.getType() != x)
-    return backward.emitOpError() << "expected 'addend' to be " << x
-                                  << " as 'x' is, but got " << addend.getType();
-  return success();
+  return failure(failed(verifyTypeOfX(norm, "addend", addend)) ||
+                 failed(verifyTypeOfX(norm, "sum", sum)));
 }
 
 LogicalResult RmsNormOp::verify() {
@@ -52,7 +46,10 @@ LogicalResult RmsNormOp::verify() {
   if (failed(verifyNonNegative(*this, "epsilon", getEpsilon())))
     return failure();
   // rms_norm-c4
-  return verifySum(*this);
+  if (failed(verifySum(*this)))
+    return failure();
+  // rms_norm-c5
+  return verifyTypeOfX(*this, "base", getBase());
 }
 
 LogicalResult RmsNormBackwardOp::verify() {
@@ -63,7 +60,7 @@ LogicalResult RmsNormBackwardOp::verify() {
           verifyShape(*this, "rsigma", getRsigma().getType(), {shapeOf(x)[0]})))
     return failure();
   // rms_norm_backward-c2
-  return verifyAddend(*this);
+  return verifyTypeOfX(*this, "addend", getAddend());
 }
 
 LogicalResult LayerNormOp::verify() {
@@ -85,7 +82,10 @@ LogicalResult LayerNormOp::verify() {
   if (failed(verifyNonNegative(*this, "epsilon", getEpsilon())))
     return failure();
   // layer_norm-c4
-  return verifySum(*this);
+  if (failed(verifySum(*this)))
+    return failure();
+  // layer_norm-c5
+  return verifyTypeOfX(*this, "base", getBase());
 }
 
 LogicalResult LayerNormBackwardOp::verify() {
@@ -96,7 +96,7 @@ LogicalResult LayerNormBackwardOp::verify() {
           verifyShape(*this, "rsigma", getRsigma().getType(), {shapeOf(x)[0]})))
     return failure();
   // layer_norm_backward-c2
-  return verifyAddend(*this);
+  return verifyTypeOfX(*this, "addend", getAddend());
 }
 
 /// The shape of what the activation computes of `x`: that of `x`, with half the

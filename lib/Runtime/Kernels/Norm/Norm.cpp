@@ -70,7 +70,7 @@ Status planNorm(const CudaDevice &device, const NormKernels &names,
     args.zeroCentered = params.zero_centered != 0;
     args.vectors =
         rowBytes % 16 == 0 && areAligned({args.x, args.gamma, args.beta, args.y,
-                                          args.addend, args.sum});
+                                          args.addend, args.sum, args.base});
     if (args.amax)
       TE_RT_RETURN_IF_FAILED(launch.zero(args.amax, sizeof(float)));
     return launch(args.vectors ? kept : any, args);
@@ -183,6 +183,7 @@ Status plan_rms_norm_backward(const CudaDevice &device,
         args.gamma = buffers[b::gamma];
         args.rsigma = static_cast<const float *>(buffers[b::rsigma]);
         args.dx = buffers[b::dx];
+        args.base = buffers[b::base];
         args.addend = buffers[b::addend];
         return BackwardBuffers{args, buffers[b::dgamma], nullptr};
       },
@@ -205,6 +206,7 @@ Status plan_layer_norm_backward(const CudaDevice &device,
         args.dx = buffers[b::dx];
         args.addend = buffers[b::addend];
         return BackwardBuffers{args, buffers[b::dgamma], buffers[b::dbeta]};
+        args.base = buffers[b::base];
       },
       plan);
 }

@@ -81,9 +81,9 @@ __device__ __forceinline__ void addSquares(const Run<T, V> &run, float mu,
 }
 
 template <bool kCentred, int V, typename T>
-__device__ __forceinline__ void
-normalise(const Run<T, V> &run, const Run<T, V> &gamma, const Run<T, V> &beta,
-          bool zeroCentered, T *y, float mu, float rsigma, AbsMax<T> &amax) {
+__device__ __forceinline__ Run<T, V>
+normalised(const Run<T, V> &run, const Run<T, V> &gamma, const Run<T, V> &beta,
+           bool zeroCentered, float mu, float rsigma) {
   float x[V], g[V], b[V], out[V];
   run.unpack(x);
   gammaOf(gamma, zeroCentered, g);
@@ -93,9 +93,7 @@ normalise(const Run<T, V> &run, const Run<T, V> &gamma, const Run<T, V> &beta,
   for (int k = 0; k < V; ++k)
     out[k] = kCentred ? math::layerNorm(x[k], g[k], b[k], mu, rsigma)
                       : math::rmsNorm(x[k], g[k], rsigma);
-  const Run<T, V> packed = Run<T, V>::pack(out);
-  amax.add(packed);
-  packed.store(y);
+  return Run<T, V>::pack(out);
 }
 
 /// kRuns == 0: a row of any length, which is read again for each pass.
@@ -110,6 +108,9 @@ __device__ __forceinline__ void normRow(const NormArgs &args, int64_t row,
     addend += row * args.cols;
     sum += row * args.cols;
   }
+  const T *base = static_cast<const T *>(args.base);
+  if (base)
+    base += row * args.cols;
   constexpr int kKept = kRuns == 0 ? 8 : kRuns;
   Run<T, V> runs[kKept];
   bool isFirst = true;
@@ -158,6 +159,10 @@ __device__ __forceinline__ void normRow(const NormArgs &args, int64_t row,
     if (kCentred)
       args.mu[row] = mu;
   }
+  const auto store = [&](const Run<T, V> &run, int i) {
+    amax.add(run);
+    run.store(y + i);
+  };
   pass([&](int begin) {
     Run<T, V> gammas[kRunGroup], betas[kRunGroup];
     forRunGroups<V, kKept>(
@@ -168,9 +173,19 @@ __device__ __forceinline__ void normRow(const NormArgs &args, int64_t row,
             betas[n] = Run<T, V>::load(static_cast<const T *>(args.beta) + i);
         },
         [&](int r, int n, int i) {
-          normalise<kCentred>(runs[r], gammas[n], betas[n], args.zeroCentered,
-                              y + i, mu, rsigma, amax);
+          runs[r] = normalised<kCentred>(runs[r], gammas[n], betas[n],
+                                         args.zeroCentered, mu, rsigma);
+          if (!base)
+            store(runs[r], i);
         });
+    // The base is read for itself, because gamma takes as many registers.
+    if (base) {
+      Run<T, V> bases[kRunGroup];
+      forRunGroups<V, kKept>(
+          begin, args.cols,
+          [&](int n, int i) { bases[n] = Run<T, V>::load(base + i); },
+          [&](int r, int n, int i) { store(added(runs[r], bases[n]), i); });
+    }
   });
 }
 

@@ -24,6 +24,7 @@ struct NormArgs {
   // `sum` may be the memory of x or of `addend`.
   const void *addend;
   void *sum;
+  const void *base; // [rows, cols] or null; may be the memory of y
   int64_t rows;
   int32_t cols;
   float epsilon;

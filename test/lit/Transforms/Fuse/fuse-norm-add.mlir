@@ -198,3 +198,103 @@ func.func @twice_the_gradient(%dy: !x, %x: !x, %g: !g, %r: !r) -> !x {
   %sum = arith.addf %dx, %dx : !x
   return %sum : !x
 }
+
+// What a norm gives may be either summand. A norm that adds before may add after, too.
+// CHECK-LABEL: @onto
+func.func @onto(%x: !x, %g: !g, %other: !x) -> (!x, !x, !x, !r) {
+  // CHECK-NEXT: %[[Y:.*]], %[[R:.*]] = te.rms_norm %arg0, %arg1 onto %arg2 : tensor<256x512xbf16> {epsilon = 9.99999997E-7 : f32}
+  // CHECK-NEXT: %[[Z:.*]], %[[S:.*]] = te.layer_norm %arg0, %arg1, %arg1 plus %arg2 : tensor<256x512xbf16> onto %[[Y]] : tensor<256x512xbf16>
+  // CHECK-NEXT: return %[[Y]], %[[Z]], %[[S]], %[[R]]
+  %n, %r = te.rms_norm %x, %g {epsilon = 1.0e-6 : f32} : !x, !g rsigma !r
+  %y = arith.addf %other, %n : !x
+  %m, %s = te.layer_norm %x, %g, %g plus %other : !x : !x, !g sum !x
+  %z = arith.addf %m, %y : !x
+  return %y, %z, %s, %r : !x, !x, !x, !r
+}
+
+// The norm that makes a summand adds, not the one that reads the sum.
+// CHECK-LABEL: @onto_before_norm
+func.func @onto_before_norm(%x: !x, %g: !g, %other: !x) -> (!x, !x) {
+  // CHECK-NEXT: %[[Y:.*]] = te.rms_norm %arg0, %arg1 onto %arg2
+  // CHECK-NEXT: %[[Z:.*]] = te.rms_norm %[[Y]], %arg1 :
+  %n = te.rms_norm %x, %g : !x, !g
+  %y = arith.addf %other, %n : !x
+  %z = te.rms_norm %y, %g : !x, !g
+  return %y, %z : !x, !x
+}
+
+// The sum of two norms is added in the later one.
+// CHECK-LABEL: @onto_norm
+func.func @onto_norm(%x: !x, %g: !g) -> !x {
+  // CHECK-NEXT: %[[M:.*]] = te.layer_norm %arg0, %arg1, %arg1 :
+  // CHECK-NEXT: %[[Y:.*]] = te.rms_norm %arg0, %arg1 onto %[[M]]
+  // CHECK-NEXT: return %[[Y]]
+  %n = te.rms_norm %x, %g : !x, !g
+  %m = te.layer_norm %x, %g, %g : !x, !g
+  %y = arith.addf %n, %m : !x
+  return %y : !x
+}
+
+// CHECK-LABEL: @onto_read_elsewhere
+func.func @onto_read_elsewhere(%x: !x, %g: !g, %other: !x) -> (!x, !x) {
+  // CHECK-NEXT: te.rms_norm %{{[^:]*}} :
+  // CHECK-NEXT: arith.addf
+  %n = te.rms_norm %x, %g : !x, !g
+  %y = arith.addf %other, %n : !x
+  return %y, %n : !x, !x
+}
+
+// CHECK-LABEL: @onto_measured
+func.func @onto_measured(%x: !x, %g: !g, %other: !x) -> (!x, tensor<f32>) {
+  // CHECK-NEXT: te.rms_norm %{{[^:]*}} : {{.*}} amax
+  // CHECK-NEXT: arith.addf
+  %n, %a = te.rms_norm %x, %g : !x, !g amax tensor<f32>
+  %y = arith.addf %other, %n : !x
+  return %y, %a : !x, tensor<f32>
+}
+
+// CHECK-LABEL: @onto_twice
+func.func @onto_twice(%x: !x, %g: !g, %other: !x) -> (!x, !x) {
+  // CHECK-NEXT: te.rms_norm %{{[^:]*}} onto %arg2
+  // CHECK-NEXT: arith.addf
+  // CHECK-NEXT: te.rms_norm %{{[^:]*}} :
+  // CHECK-NEXT: arith.addf
+  %n = te.rms_norm %x, %g onto %other : !x : !x, !g
+  %y = arith.addf %other, %n : !x
+  %m = te.rms_norm %x, %g : !x, !g
+  %z = arith.addf %m, %m : !x
+  return %y, %z : !x, !x
+}
+
+// The statistics are read before the other summand is known.
+// CHECK-LABEL: @onto_later_summand
+func.func @onto_later_summand(%x: !x, %g: !g) -> (!x, !x, !r) {
+  // CHECK-NEXT: %[[N:.*]] = arith.negf %arg0
+  // CHECK-NEXT: te.rms_norm {{.*}} onto %[[N]]
+  // CHECK-NEXT: te.rms_norm %{{[^:]*}} :
+  // CHECK-NEXT: math.absf
+  // CHECK-NEXT: arith.negf
+  // CHECK-NEXT: arith.addf
+  %n, %r = te.rms_norm %x, %g : !x, !g rsigma !r
+  %o = arith.negf %x : !x
+  %y = arith.addf %n, %o : !x
+  %n2, %r2 = te.rms_norm %x, %g : !x, !g rsigma !r
+  %s = math.absf %r2 : !r
+  %o2 = arith.negf %y : !x
+  %z = arith.addf %n2, %o2 : !x
+  return %y, %z, %s : !x, !x, !r
+}
+
+// CHECK-LABEL: @onto_in_branch
+func.func @onto_in_branch(%c: i1, %x: !x, %g: !g) -> !x {
+  // CHECK-NEXT: te.rms_norm %{{[^:]*}} :
+  // CHECK: arith.addf
+  %n = te.rms_norm %x, %g : !x, !g
+  %y = scf.if %c -> !x {
+    %sum = arith.addf %x, %n : !x
+    scf.yield %sum : !x
+  } else {
+    scf.yield %x : !x
+  }
+  return %y : !x
+}

@@ -46,6 +46,8 @@
 // ALL: te-insert-probes
 // ALL: te-fuse-padding
 // ALL: te-fuse-amax
+// ALL: te-fuse-norm-add
+// ALL: te-fuse-amax
 // ALL: te-report-precision{format=text quiet=false strict=true target=sm_100}
 // ALL: te-form-regions{merge=true}
 // ALL: te-overlap-communication{always=true target=sm_100}
