@@ -540,27 +540,41 @@ def TE_EmbeddingOp
 
 def TE_EmbeddingBackwardOp
     : TE_BackwardOp<"embedding_backward",
-        TE_Axes<(axes "t":$ids, "t h":$dy), (axes "_ h":$dtable), sums = ["t"]>,
+        TE_Axes<(axes "t":$ids, "t h":$dy, "v h":$accumulate), (axes "v h":$dtable), sums = ["t"]>,
         /*saved=*/["ids"]> {
   let summary = "compute the gradient of an embedding for its table";
   let description = [{
     `dtable[v, :]` is the sum of `dy[t, :]` over all tokens `t` with `ids[t] = v`,
-    added in token order in f32 and rounded once.
+    added in token order in f32 and rounded to the type of `dy`. With `accumulate`,
+    another gradient of the table, a row that a token names is `accumulate[v, :]`
+    plus that rounded sum, in f32 and rounded to the type of the result, and each
+    other row is `accumulate[v, :]`, so that a launch in the memory of `accumulate`
+    touches only the rows of tokens. `te-accumulate-gradients` and
+    `te-accumulate-main-grads` add the operand.
 
     Constraints:
-    1. (embedding_backward-c1) `dy` is `[tokens, hidden]`, the result `[vocabulary, hidden]` of its element type.
+    1. (embedding_backward-c1) `dy` is `[tokens, hidden]`, the result `[vocabulary, hidden]` of its element type or of f32.
+    2. (embedding_backward-c2) `accumulate` has the type of the result.
 
     Example:
 
     ```mlir
     %d = te.embedding_backward %ids, %dy : tensor<256xi32>, tensor<256x512xbf16> -> tensor<1000x512xbf16>
     ```
+
+    ```mlir
+    %d = te.embedding_backward %ids, %dy accumulate %dw : tensor<1000x512xf32>
+      : tensor<256xi32>, tensor<256x512xbf16> -> tensor<1000x512xf32>
+    ```
   }];
   let arguments = (ins Arg<TE_IdVector, "[tokens]">:$ids,
-                       Arg<TE_HPMatrix, "[tokens, hidden]">:$dy);
+                       Arg<TE_HPMatrix, "[tokens, hidden]">:$dy,
+                       Arg<Optional<TE_HPMatrix>, "added to the result">:$accumulate);
   let results = (outs Res<TE_HPMatrix, "[vocabulary, hidden]">:$dtable);
-  let assemblyFormat =
-      "$ids `,` $dy attr-dict `:` type($ids) `,` type($dy) `->` type($dtable)";
+  let assemblyFormat = [{
+    $ids `,` $dy (`accumulate` $accumulate^ `:` type($accumulate))? attr-dict
+    `:` type($ids) `,` type($dy) `->` type($dtable)
+  }];
   let hasVerifier = 1;
 }
 

@@ -140,10 +140,12 @@ LogicalResult te::emitLaunches(EmbeddingBackwardOp op, LaunchEmitter &emitter) {
       .i64("tokens", dim(op.getDy(), 0))
       .i64("vocab", dim(op.getDtable(), 0))
       .i64("hidden", dim(op.getDtable(), 1))
-      .type("type", elementType(op.getDtable()))
+      .type("type", elementType(op.getDy()))
+      .type("out_type", elementType(op.getDtable()))
       .in(op.getIds())
       .in(op.getDy())
       .out(op.getDtable())
+      .in(op.getAccumulate())
       .emit();
 }
 

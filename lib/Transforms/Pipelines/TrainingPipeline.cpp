@@ -99,7 +99,7 @@ void populateQuantize(OpPassManager &manager,
   OpPassManager &function = manager.nest<func::FuncOp>();
   function.addPass(createPairCastLayoutsPass());
   // While GEMMs of quantised operands are one op.
-  function.addPass(createAccumulateDgradsPass());
+  function.addPass(createAccumulateGradientsPass());
   // While the casts are still the operands of the GEMMs.
   if (options.exposeCasts)
     function.addPass(createExposeCastsPass());

@@ -49,6 +49,14 @@ static double parameter(tert::LaunchOp launch, StringRef name) {
       launch.getParameters().getAs<IntegerAttr>(name).getInt());
 }
 
+/// Whether two buffers are one, or have one place in the arena.
+static bool areInOnePlace(Value a, Value b) {
+  auto first = a.getDefiningOp<tert::AllocOp>(),
+       second = b.getDefiningOp<tert::AllocOp>();
+  return a == b || (first && second && first.getOffset() &&
+                    first.getOffset() == second.getOffset());
+}
+
 /// The bytes that a launch moves of its buffers. A buffer that is read and
 /// written is two operands.
 static int64_t bytesOf(tert::LaunchOp launch) {
@@ -58,6 +66,14 @@ static int64_t bytesOf(tert::LaunchOp launch) {
   // Of a table, only the rows of the tokens are read.
   if (launch.getKernel() == "embedding")
     bytes[1] = std::min(bytes[1], bytes[2]);
+  // Of one that is added to in place, they are read and written.
+  if (launch.getKernel() == "embedding_backward" &&
+      areInOnePlace(launch.getBuffers()[2], launch.getBuffers()[3])) {
+    const double tokens = parameter(launch, "tokens"),
+                 rows = parameter(launch, "vocab");
+    if (tokens < rows)
+      bytes[2] = bytes[3] = static_cast<int64_t>(bytes[3] * tokens / rows);
+  }
   // The cast for the weight's gradient is written for some of all rows.
   if (launch.getKernel() == "cross_entropy_backward_quantize")
     for (int64_t &column : MutableArrayRef(bytes).drop_front(7))

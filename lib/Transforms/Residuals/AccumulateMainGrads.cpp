@@ -2,8 +2,9 @@
 //
 // A gradient is a tree of additions over GEMMs and other ops. The pass splits
 // it from the root: a branch without other readers is added to the sum so far,
-// in the GEMM if it is one. Each gradient is therefore in the program once, and
-// one op at the leaf distinguishes the first micro-batch from later ones.
+// in the op that makes it if that is a GEMM or the gradient of a table. Each
+// gradient is therefore in the program once, and one op at the leaf
+// distinguishes the first micro-batch from later ones.
 //
 //===----------------------------------------------------------------------===//
 
@@ -174,6 +175,9 @@ private:
       if (auto wgrad = dyn_cast<GroupedLinearWgradOp>(made);
           wgrad && !wgrad.getAccumulate())
         return addInProduct(wgrad, before);
+      if (auto table = dyn_cast<EmbeddingBackwardOp>(made);
+          table && !table.getAccumulate())
+        return addInProduct(table, before);
     }
     OpBuilder builder(use.getOwner());
     Location loc = value.getLoc();
@@ -201,18 +205,18 @@ private:
     return sum;
   }
 
-  template <typename WgradOp>
-  Value addInProduct(WgradOp wgrad, SumBefore before) {
-    OpBuilder builder(wgrad);
-    Value sum = before(builder, wgrad.getLoc());
+  template <typename GradientOp>
+  Value addInProduct(GradientOp op, SumBefore before) {
+    OpBuilder builder(op);
+    Value sum = before(builder, op.getLoc()), gradient = op->getResult(0);
     if (sum)
-      wgrad.getAccumulateMutable().assign(sum);
-    if (sum && isLater(sum, wgrad.getDw()))
-      wgrad->moveAfter(sum.getDefiningOp());
-    wgrad.getDw().setType(cast<RankedTensorType>(wgrad.getDw().getType())
-                              .clone(builder.getF32Type()));
+      op.getAccumulateMutable().assign(sum);
+    if (sum && isLater(sum, gradient))
+      op->moveAfter(sum.getDefiningOp());
+    gradient.setType(
+        cast<RankedTensorType>(gradient.getType()).clone(builder.getF32Type()));
     ++numInProducts;
-    return wgrad.getDw();
+    return gradient;
   }
 
   /// True if both are computed in one block, and `a` after `b`.

@@ -311,7 +311,16 @@ func.func @activation_backward_quantize(%x: tensor<256x1024xbf16>, %dy: tensor<2
   return
 }
 
-// CHECK-LABEL: @embedding
+// CHECK-LABEL: @embedding_backward_accumulate
+func.func @embedding_backward_accumulate(%ids: tensor<256xi32>, %dy: tensor<256x512xbf16>) {
+  %dw = te.embedding_backward %ids, %dy : tensor<256xi32>, tensor<256x512xbf16> -> tensor<1000x512xf32>
+  // CHECK: te.embedding_backward %{{.*}}, %{{.*}} accumulate %{{.*}} : tensor<1000x512xf32> : tensor<256xi32>, tensor<256x512xbf16> -> tensor<1000x512xf32>
+  %d = te.embedding_backward %ids, %dy accumulate %dw : tensor<1000x512xf32>
+    : tensor<256xi32>, tensor<256x512xbf16> -> tensor<1000x512xf32>
+  return
+}
+
+// CHECK-LABEL: @embedding(
 func.func @embedding(%ids: tensor<256xi32>, %table: tensor<1000x512xbf16>, %dy: tensor<256x512xbf16>) {
   // CHECK: te.embedding
   %y = te.embedding %ids, %table : tensor<256xi32>, tensor<1000x512xbf16> -> tensor<256x512xbf16>

@@ -425,6 +425,22 @@ func.func @embedding_backward_c1(%ids: tensor<4xi32>, %dy: tensor<4x8xf32>) {
 
 // -----
 
+func.func @embedding_backward_c1_type(%ids: tensor<4xi32>, %dy: tensor<4x8xf32>) {
+  // expected-error @below {{expected 'dy' and 'dtable' to have one element type, but got 'f32' and 'bf16'}}
+  %d = te.embedding_backward %ids, %dy : tensor<4xi32>, tensor<4x8xf32> -> tensor<10x8xbf16>
+  return
+}
+
+// -----
+
+func.func @embedding_backward_c2(%ids: tensor<4xi32>, %dy: tensor<4x8xbf16>, %dw: tensor<10x8xbf16>) {
+  // expected-error @below {{expected 'accumulate' to be 'tensor<10x8xf32>' as the result is, but got 'tensor<10x8xbf16>'}}
+  %d = te.embedding_backward %ids, %dy accumulate %dw : tensor<10x8xbf16> : tensor<4xi32>, tensor<4x8xbf16> -> tensor<10x8xf32>
+  return
+}
+
+// -----
+
 func.func @cross_entropy_c1(%l: tensor<4x10xf32>, %t: tensor<5xi32>) {
   // expected-error @below {{expected 'targets' to have shape 4, but got 5}}
   %loss = te.cross_entropy %l, %t : tensor<4x10xf32>, tensor<5xi32>

@@ -521,9 +521,11 @@ TEST_P(Agreement, Embeddings) {
         const Array dy = makeArray("normal", type, tokens * hidden, 2);
         check("embedding", TE_PLAN(embedding, tokens, vocab, hidden, type),
               {in(ids), in(table.bytes)}, {{type, tokens * hidden}});
-        check("embedding_backward",
-              TE_PLAN(embedding_backward, tokens, vocab, hidden, type),
-              {in(ids), in(dy.bytes)}, {{type, vocab * hidden}});
+        for (int32_t outType : {type, +TE_RT_F32})
+          check(
+              "embedding_backward",
+              TE_PLAN(embedding_backward, tokens, vocab, hidden, type, outType),
+              {in(ids), in(dy.bytes)}, {{outType, vocab * hidden}});
       }
 }
 

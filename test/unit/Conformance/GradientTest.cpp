@@ -328,8 +328,9 @@ TEST_P(Gradient, EmbeddingIsTheAdjoint) {
   Array y(TE_RT_F32, dy.size()), dtable(TE_RT_F32, u.size());
   device().run(TE_PLAN(embedding, tokens, vocab, hidden, TE_RT_F32),
                {in(ids), in(Array(TE_RT_F32, u).bytes), out(y.bytes)});
-  device().run(TE_PLAN(embedding_backward, tokens, vocab, hidden, TE_RT_F32),
-               {in(ids), in(Array(TE_RT_F32, dy).bytes), out(dtable.bytes)});
+  device().run(
+      TE_PLAN(embedding_backward, tokens, vocab, hidden, TE_RT_F32, TE_RT_F32),
+      {in(ids), in(Array(TE_RT_F32, dy).bytes), out(dtable.bytes)});
   EXPECT_EQ(dot(valuesOf(dtable), u), dot(dy, valuesOf(y)));
   EXPECT_NE(dot(dy, valuesOf(y)), 0);
 }

@@ -179,10 +179,77 @@ TEST_P(Pointwise, EmbeddingCopiesRowsAndZeroesUnknownIds) {
           sum[ids[t] * hidden + h] += static_cast<float>(dy.at(t * hidden + h));
     Array expectedGrad(type, std::vector<double>(sum.begin(), sum.end()));
     Array grad(type, vocab * hidden);
-    device().run(TE_PLAN(embedding_backward, tokens, vocab, hidden, type),
+    device().run(TE_PLAN(embedding_backward, tokens, vocab, hidden, type, type),
                  {in(ids), in(dy.bytes), out(grad.bytes)});
     ASSERT_TRUE(sameBits(expectedGrad, grad));
   }
+}
+
+// Sums of rows are rounded to the type of dy and then added. Rows that no token
+// names have the bytes of `accumulate`, also those of NaN and of -0.
+TEST_P(Pointwise, EmbeddingGradientIsAddedInRowsOfTokens) {
+  const int64_t tokens = 1500, vocab = 40;
+  std::vector<int32_t> ids(tokens);
+  for (int64_t t = 0; t < tokens; ++t) {
+    // Ids that occur once, never, often, and more than 1024 tokens apart.
+    ids[t] = t % 100 == 0 ? 36 : static_cast<int32_t>(t * 7 % 30);
+    if (t % 11 == 0)
+      ids[t] = t % 2 == 0 ? -1 : static_cast<int32_t>(vocab + t);
+  }
+  ids[3] = ids[1400] = 38;
+  ids[700] = 39;
+  for (int32_t type : kTypes)
+    for (int32_t outType : {type, +TE_RT_F32})
+      for (const char *kind : {"normal", "nan", "negzero"})
+        for (int64_t hidden : {33, 264}) {
+          const Array dy = makeArray("normal", type, tokens * hidden, 1);
+          const Array table = makeArray(kind, outType, vocab * hidden, 2);
+          std::vector<float> sums(vocab * hidden, 0.0f);
+          std::vector<bool> isNamed(vocab);
+          for (int64_t t = 0; t < tokens; ++t) {
+            if (ids[t] < 0 || ids[t] >= vocab)
+              continue;
+            isNamed[ids[t]] = true;
+            for (int64_t h = 0; h < hidden; ++h)
+              sums[ids[t] * hidden + h] +=
+                  static_cast<float>(dy.at(t * hidden + h));
+          }
+          ASSERT_FALSE(isNamed[31]);
+          const Array rounded(type,
+                              std::vector<double>(sums.begin(), sums.end()));
+          Array alone(outType, vocab * hidden), expected = table;
+          for (int64_t i = 0; i < vocab * hidden; ++i) {
+            alone.set(i, rounded.at(i));
+            if (isNamed[i / hidden])
+              expected.set(i, static_cast<float>(table.at(i)) +
+                                  static_cast<float>(rounded.at(i)));
+          }
+          const PlanFunction plan =
+              TE_PLAN(embedding_backward, tokens, vocab, hidden, type, outType);
+          Array first(outType, vocab * hidden), second = first, third = first;
+          device().run(plan, {in(ids), in(dy.bytes), out(first.bytes)});
+          ASSERT_TRUE(sameBits(alone, first)) << type << " " << hidden;
+          device().run(plan, {in(ids), in(dy.bytes), out(second.bytes),
+                              in(table.bytes)});
+          ASSERT_TRUE(sameBits(expected, second))
+              << type << " " << kind << " " << hidden;
+          device().run(plan, {in(ids), in(dy.bytes), outOn(3, third.bytes),
+                              in(table.bytes)});
+          ASSERT_TRUE(sameBits(expected, third))
+              << type << " " << kind << " " << hidden;
+          EXPECT_EQ(0,
+                    std::memcmp(
+                        &second.bytes[0] + 31 * hidden * elementBytes(outType),
+                        &table.bytes[0] + 31 * hidden * elementBytes(outType),
+                        hidden * elementBytes(outType)));
+        }
+  // Without tokens, all rows are those of `accumulate`.
+  const Array table = makeArray("normal", TE_RT_BF16, vocab * 8, 2);
+  Array same(TE_RT_BF16, vocab * 8);
+  device().run(TE_PLAN(embedding_backward, 0, vocab, 8, TE_RT_BF16, TE_RT_BF16),
+               {in(std::vector<int32_t>()), in(std::vector<uint8_t>()),
+                out(same.bytes), in(table.bytes)});
+  EXPECT_TRUE(sameBits(table, same));
 }
 
 // The sum of squares has no cancellation: its relative error is at most (cols /

@@ -118,12 +118,20 @@ def embedding : Kernel<Layers> {
 
 def embedding_backward : Kernel<Layers> {
   let Description = [{
-    dtable[v, :] = sum in token order of dy[t, :] where ids[t] = v, in f32.
+    dtable[v, :] = sum in token order of dy[t, :] where ids[t] = v, in f32, rounded to
+    `type` and stored as `out_type`. With `accumulate`, a row that a token names is
+    accumulate[v, :] plus the sum that is rounded to `type`, in f32 and rounded to
+    `out_type`; each other row has the bytes of accumulate[v, :], and is not written if
+    dtable is the memory of `accumulate`. No id outside [0, vocab) names a row.
   }];
-  let Parameters = (parameters Dim:$tokens, Dim:$vocab, Dim:$hidden, WideType:$type);
+  let Parameters = (parameters Dim:$tokens, Dim:$vocab, Dim:$hidden, WideType:$type,
+                               WideType:$out_type);
   let Buffers = (buffers In<["tokens"], "i32">:$ids, In<["tokens", "hidden"], "type">:$dy,
-                         Out<["vocab", "hidden"], "type">:$dtable);
-  let Relations = [Fits<"tokens", "hidden">, Fits<"vocab", "hidden">];
+                         Out<["vocab", "hidden"], "out_type">:$dtable,
+                         InOpt<["vocab", "hidden"], "out_type">:$accumulate);
+  let Relations = [Fits<"tokens", "hidden">, Fits<"vocab", "hidden">,
+                   SameOrF32<"out_type", "type">];
+  let Reuses = [MayReuse<"dtable", "accumulate">];
   let Workspace = "vocab * 4";
 }
 

@@ -257,24 +257,34 @@ def SwizzleScalesPass : Pass<"te-swizzle-scales", "func::FuncOp"> {
   let statistics = [Statistic<"numSwizzled", "swizzled", "Operands swizzled">];
 }
 
-def AccumulateDgradsPass : Pass<"te-accumulate-dgrads", "func::FuncOp"> {
-  let summary = "add gradients of one input in the GEMM of a dgrad";
+def AccumulateGradientsPass : Pass<"te-accumulate-gradients", "func::FuncOp"> {
+  let summary = "add gradients of one value in the op that makes one of them";
   let description = [{
     Layers that share an input, such as those of queries, keys and values, each
-    compute a gradient of it, and the gradients are added. The pass makes each
-    addition of two dgrads the `accumulate` operand of the later one, which adds in
-    f32 before it rounds: one rounding less, and no launch that only adds. GEMMs with
-    scales of blocks round before they add; `te-fuse-residual-add` makes the same
-    change for them, without another result. The pass does not depend on `fuse`.
+    compute a gradient of it, and so may a residual connection around them; the
+    gradients are added. The pass makes each addition of a dgrad and of what is known
+    before it the `accumulate` operand of the dgrad, which adds in f32 before it
+    rounds: one rounding less, and no launch that only adds. Of two dgrads, the later
+    one adds. GEMMs with scales of blocks round before they add;
+    `te-fuse-residual-add` makes the same change for them, without another result.
+
+    A table whose rows are also the weight of a head has two gradients. The pass
+    makes the sum so far the `accumulate` operand of `te.embedding_backward`, which
+    then reads and writes the rows of tokens only. This changes no bit, except that a
+    row that no token names keeps a zero with a negative sign.
+
+    The pass does not depend on `fuse`.
 
     ```mlir
     %q = te.scaled_matmul %dq, %wq ... : ... -> tensor<256x512xbf16>
     %dx = te.scaled_matmul %dk, %wk accumulate %q : tensor<256x512xbf16> ... : ... -> tensor<256x512xbf16>
+    %dt = te.embedding_backward %ids, %dy accumulate %dw : tensor<1000x512xbf16>
+      : tensor<256xi32>, tensor<256x512xbf16> -> tensor<1000x512xbf16>
     ```
   }];
   let dependentDialects = ["::mlir::te::TEDialect"];
   let statistics = [
-    Statistic<"numAccumulated", "num-accumulated", "additions moved into a dgrad">
+    Statistic<"numAccumulated", "num-accumulated", "additions moved into the op of a summand">
   ];
 }
 

@@ -23,7 +23,9 @@ def AccumulateMainGradsPass
       whose result is then f32 and never rounded to the type of the weight. If
       `arith.addf` sums several gradients, because a weight has several uses or
       a step several `te.vjp`s, they are added to the state one after another.
-    * Any other gradient (of an embedding, or a norm) is widened and added.
+    * The gradient of a table is added to the rows of tokens, after each sum of rows
+      was rounded to the type of the table. Other rows are not touched.
+    * Any other gradient (of a norm) is widened and added.
     * The gradient of a weight with `te.overwrite_main_grad` is written in every
       micro-batch, regardless of the flag. The old value of the state is not
       read, and no zeros are written first.
@@ -51,7 +53,7 @@ def AccumulateMainGradsPass
   }];
   let dependentDialects = ["::mlir::te::TEDialect", "::mlir::arith::ArithDialect"];
   let statistics = [
-    Statistic<"numInProducts", "num-in-products", "gradients added by their GEMM">,
+    Statistic<"numInProducts", "num-in-products", "gradients added by the op that makes them">,
     Statistic<"numAdded", "num-added", "gradients added by an addition">
   ];
 }

@@ -165,8 +165,9 @@ LogicalResult EmbeddingOp::differentiate(OpBuilder &b,
                                          AdjointContext &adjoints) {
   Value dy = adjoints.get(getY());
   Value ids = adjoints.residual(getIds(), "ids");
-  adjoints.add(getTable(), EmbeddingBackwardOp::create(
-                               b, getLoc(), getTable().getType(), ids, dy));
+  adjoints.add(getTable(),
+               EmbeddingBackwardOp::create(b, getLoc(), getTable().getType(),
+                                           ids, dy, /*accumulate=*/Value()));
   return success();
 }
 

@@ -352,7 +352,15 @@ LogicalResult EmbeddingBackwardOp::verify() {
   if (failed(verifyShape(*this, "dy", dy,
                          {shapeOf(getIds().getType())[0], shapeOf(dtable)[1]})))
     return failure();
-  return verifySameElementType(*this, "dy", dy, "dtable", dtable);
+  if (!getElementTypeOrSelf(dtable).isF32() &&
+      failed(verifySameElementType(*this, "dy", dy, "dtable", dtable)))
+    return failure();
+  // embedding_backward-c2
+  if (getAccumulate() && getAccumulate().getType() != dtable)
+    return emitOpError() << "expected 'accumulate' to be " << dtable
+                         << " as the result is, but got "
+                         << getAccumulate().getType();
+  return success();
 }
 
 /// 'targets' (and 'lse', when there) are `[tokens]`.

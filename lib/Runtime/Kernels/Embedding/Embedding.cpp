@@ -31,6 +31,32 @@ const char *gatherOfElements(int64_t bytes) {
                       : "te_embedding_1";
 }
 
+/// The kernels of one gradient, for aligned and for other buffers.
+struct BackwardKernels {
+  LaunchConfig scalars, vectors;
+  int64_t hidden = 0, length = 1;
+
+  uint32_t columnBlocks(bool isAligned) const {
+    return static_cast<uint32_t>(
+        ceilDiv(hidden, kEmbeddingBlock * (isAligned ? length : 1)));
+  }
+  const LaunchConfig &of(bool isAligned) const {
+    return isAligned ? vectors : scalars;
+  }
+  /// Finds the kernels `family`, with `rows` times the blocks of a row.
+  Status find(const CudaDevice &device, const char *family,
+              const embedding_backward_params &params, int64_t rows) {
+    hidden = params.hidden;
+    length = runLength({params.type, params.out_type});
+    TE_RT_RETURN_IF_FAILED(
+        findTyped(device, family, {params.type, params.out_type}, &scalars));
+    scalars.block = kEmbeddingBlock;
+    vectors = scalars;
+    TE_RT_RETURN_IF_FAILED(setGrid(rows * columnBlocks(false), &scalars));
+    return setGrid(rows * columnBlocks(true), &vectors);
+  }
+};
+
 } // namespace
 
 Status plan_embedding(const CudaDevice &device, const embedding_params &params,
@@ -63,21 +89,20 @@ Status plan_embedding_backward(const CudaDevice &device,
                                const embedding_backward_params &params,
                                std::unique_ptr<Plan> *plan) {
   namespace b = embedding_backward_buffers;
-  const int64_t length = runLength({params.type});
-  const int64_t rowGroups = ceilDiv(params.vocab, kEmbeddingRowsPerBlock);
-  const int64_t scalarBlocks = ceilDiv(params.hidden, kEmbeddingBlock);
-  const int64_t vectorBlocks = ceilDiv(params.hidden, kEmbeddingBlock * length);
-  LaunchConfig count, scalars;
+  BackwardKernels all, named;
+  LaunchConfig count;
   TE_RT_RETURN_IF_FAILED(count.find(device, "te_embedding_count"));
   count.block = kEmbeddingBlock;
   TE_RT_RETURN_IF_FAILED(
       setGrid(ceilDiv(params.tokens, kEmbeddingBlock), &count));
   TE_RT_RETURN_IF_FAILED(
-      findTyped(device, "te_embedding_backward", {params.type}, &scalars));
-  scalars.block = kEmbeddingBlock;
-  LaunchConfig vectors = scalars;
-  TE_RT_RETURN_IF_FAILED(setGrid(rowGroups * scalarBlocks, &scalars));
-  TE_RT_RETURN_IF_FAILED(setGrid(rowGroups * vectorBlocks, &vectors));
+      all.find(device, "te_embedding_backward", params,
+               ceilDiv(params.vocab, kEmbeddingRowsPerBlock)));
+  TE_RT_RETURN_IF_FAILED(
+      named.find(device, "te_embedding_accumulate", params, params.tokens));
+  const int64_t length = runLength({params.type, params.out_type});
+  const int64_t tableBytes =
+      params.vocab * params.hidden * byteSize(params.out_type);
   const int64_t countBytes = workspaceBytes(params);
   *plan = makeWorkspacePlan(
       device, countBytes,
@@ -92,14 +117,18 @@ Status plan_embedding_backward(const CudaDevice &device,
         args.hidden = params.hidden;
         args.vectors =
             params.hidden % length == 0 && areAligned({args.dy, args.dtable});
-        args.columnBlocks =
-            static_cast<uint32_t>(args.vectors ? vectorBlocks : scalarBlocks);
+        const void *accumulate = buffers[b::accumulate];
+        const BackwardKernels &kernels = accumulate ? named : all;
+        args.columnBlocks = kernels.columnBlocks(args.vectors);
         TE_RT_RETURN_IF_FAILED(launch.zero(workspace, countBytes));
         TE_RT_RETURN_IF_FAILED(
             launch(count, EmbeddingCountArgs{args.ids,
                                              static_cast<int32_t *>(workspace),
                                              params.tokens, params.vocab}));
-        return launch(args.vectors ? vectors : scalars, args);
+        if (accumulate && accumulate != args.dtable)
+          TE_RT_RETURN_IF_FAILED(
+              launch.copy(args.dtable, accumulate, tableBytes));
+        return launch(kernels.of(args.vectors), args);
       });
   return Status::ok();
 }

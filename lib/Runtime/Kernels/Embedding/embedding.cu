@@ -2,11 +2,14 @@
 //
 // te_embedding_<bytes of a unit>: rows of every type are copied as bytes.
 //
-// te_embedding_backward_<type> adds the rows of dy that have the same id in
-// token order, so it does not scatter: each row of dtable belongs to one block,
-// which finds its tokens by reading `ids`. Most rows of a large vocabulary have
-// none. A count for each id, which is computed before, tells the block whether
-// and for how long it has to search.
+// te_embedding_backward_<type>_<type of dtable> adds the rows of dy that have
+// the same id in token order, so it does not scatter: each row of dtable
+// belongs to one block, which finds its tokens by reading `ids`. Most rows of a
+// large vocabulary have none. A count for each id, which is computed before,
+// tells the block whether and for how long it has to search.
+//
+// te_embedding_accumulate_<...> adds to the rows that tokens name and touches
+// no other: a row belongs to the block of the first token with its id.
 //
 //===----------------------------------------------------------------------===//
 
@@ -94,31 +97,37 @@ private:
   Storage &storage;
 };
 
-/// The sum of one row of dtable at N columns from `col`. The whole block calls
-/// it; threads without a column (`active` is false) help to find the tokens.
+/// Adds to `acc` the rows of dy with the id `row` at N columns from `col`, in
+/// token order. The whole block calls it; threads without a column (`active` is
+/// false) help to find the tokens. False, for the whole block, if `first` is a
+/// token (not -1) and is not the first one with the id.
 template <typename T, int N>
-__device__ __forceinline__ void
-embeddingBackwardRow(const EmbeddingBackwardArgs &args,
-                     TokenScan::Storage &storage, int64_t row, int64_t col,
-                     bool active) {
+__device__ __forceinline__ bool
+addTokens(const EmbeddingBackwardArgs &args, TokenScan::Storage &storage,
+          int64_t row, int64_t first, int64_t col, bool active,
+          float (&acc)[N]) {
   const T *dy = static_cast<const T *>(args.dy) + col;
-  float acc[N] = {};
   int remaining = args.counts[row];
   for (int64_t base = 0; remaining > 0; base += kScan) {
     const int count =
         TokenScan(storage).scan(args, base, static_cast<int32_t>(row));
+    if (first >= 0 && count > 0) {
+      if (base + storage.found[0] != first)
+        return false;
+      first = -1;
+    }
     remaining -= count;
     constexpr int kBatch = 4;
-    for (int first = 0; active && first < count; first += kBatch) {
+    for (int begin = 0; active && begin < count; begin += kBatch) {
       Run<T, N> runs[kBatch];
 #pragma unroll
       for (int u = 0; u < kBatch; ++u)
-        if (first + u < count)
-          runs[u] = Run<T, N>::load(dy + (base + storage.found[first + u]) *
+        if (begin + u < count)
+          runs[u] = Run<T, N>::load(dy + (base + storage.found[begin + u]) *
                                              args.hidden);
 #pragma unroll
       for (int u = 0; u < kBatch; ++u)
-        if (first + u < count) {
+        if (begin + u < count) {
           float values[N];
           runs[u].unpack(values);
 #pragma unroll
@@ -127,12 +136,11 @@ embeddingBackwardRow(const EmbeddingBackwardArgs &args,
         }
     }
   }
-  if (active)
-    Run<T, N>::pack(acc).store(static_cast<T *>(args.dtable) +
-                               row * args.hidden + col);
+  return true;
 }
 
-template <typename T, int N>
+/// Writes every row of dtable.
+template <typename T, typename Out, int N>
 __device__ __forceinline__ void
 embeddingBackward(const EmbeddingBackwardArgs &args,
                   TokenScan::Storage &storage) {
@@ -140,21 +148,47 @@ embeddingBackward(const EmbeddingBackwardArgs &args,
       (static_cast<int64_t>(blockIdx.x % args.columnBlocks) * kEmbeddingBlock +
        threadIdx.x) *
       N;
+  const bool active = col < args.hidden;
   const int64_t begin = static_cast<int64_t>(blockIdx.x / args.columnBlocks) *
                         kEmbeddingRowsPerBlock;
   for (int64_t row = begin;
-       row < begin + kEmbeddingRowsPerBlock && row < args.vocab; ++row)
-    embeddingBackwardRow<T, N>(args, storage, row, col, col < args.hidden);
+       row < begin + kEmbeddingRowsPerBlock && row < args.vocab; ++row) {
+    float acc[N] = {};
+    addTokens<T, N>(args, storage, row, /*first=*/-1, col, active, acc);
+    float rounded[N];
+    Run<T, N>::pack(acc).unpack(rounded);
+    if (active)
+      Run<Out, N>::pack(rounded).store(static_cast<Out *>(args.dtable) +
+                                       row * args.hidden + col);
+  }
 }
 
-template <typename T>
+/// Adds to the row of dtable of one token's id, if the token is the first one
+/// with the id.
+template <typename T, typename Out, int N>
 __device__ __forceinline__ void
-embeddingBackward(const EmbeddingBackwardArgs &args) {
-  __shared__ TokenScan::Storage storage;
-  if (args.vectors)
-    embeddingBackward<T, runLength<T>>(args, storage);
-  else
-    embeddingBackward<T, 1>(args, storage);
+embeddingAccumulate(const EmbeddingBackwardArgs &args,
+                    TokenScan::Storage &storage) {
+  const int64_t token = blockIdx.x / args.columnBlocks;
+  const int64_t col =
+      (static_cast<int64_t>(blockIdx.x % args.columnBlocks) * kEmbeddingBlock +
+       threadIdx.x) *
+      N;
+  const bool active = col < args.hidden;
+  const int32_t row = args.ids[token];
+  if (row < 0 || row >= args.vocab)
+    return;
+  float acc[N] = {};
+  if (!addTokens<T, N>(args, storage, row, token, col, active, acc) || !active)
+    return;
+  Out *to = static_cast<Out *>(args.dtable) + row * args.hidden + col;
+  float rounded[N], sum[N];
+  Run<T, N>::pack(acc).unpack(rounded);
+  Run<Out, N>::load(to).unpack(sum);
+#pragma unroll
+  for (int k = 0; k < N; ++k)
+    sum[k] = sum[k] + rounded[k];
+  Run<Out, N>::pack(sum).store(to);
 }
 
 } // namespace
@@ -183,12 +217,27 @@ extern "C" __global__ void __launch_bounds__(kEmbeddingBlock)
     atomicAdd(&args.counts[id], 1);
 }
 
-#define TE_EMBEDDING_BACKWARD(type, T)                                         \
+#define TE_EMBEDDING_BACKWARD(type, T, Out)                                    \
   extern "C" __global__ void __launch_bounds__(kEmbeddingBlock)                \
       te_embedding_backward_##type(                                            \
           const __grid_constant__ EmbeddingBackwardArgs args) {                \
-    embeddingBackward<T>(args);                                                \
+    __shared__ TokenScan::Storage storage;                                     \
+    if (args.vectors)                                                          \
+      embeddingBackward<T, Out, runLength<Out>>(args, storage);                \
+    else                                                                       \
+      embeddingBackward<T, Out, 1>(args, storage);                             \
+  }                                                                            \
+  extern "C" __global__ void __launch_bounds__(kEmbeddingBlock)                \
+      te_embedding_accumulate_##type(                                          \
+          const __grid_constant__ EmbeddingBackwardArgs args) {                \
+    __shared__ TokenScan::Storage storage;                                     \
+    if (args.vectors)                                                          \
+      embeddingAccumulate<T, Out, runLength<Out>>(args, storage);              \
+    else                                                                       \
+      embeddingAccumulate<T, Out, 1>(args, storage);                           \
   }
-TE_EMBEDDING_BACKWARD(f32, float)
-TE_EMBEDDING_BACKWARD(bf16, bf16)
-TE_EMBEDDING_BACKWARD(f16, f16)
+TE_EMBEDDING_BACKWARD(f32_f32, float, float)
+TE_EMBEDDING_BACKWARD(bf16_bf16, bf16, bf16)
+TE_EMBEDDING_BACKWARD(bf16_f32, bf16, float)
+TE_EMBEDDING_BACKWARD(f16_f16, f16, f16)
+TE_EMBEDDING_BACKWARD(f16_f32, f16, float)

@@ -33,7 +33,7 @@
 // ALL: te-insert-collectives
 // ALL: te-materialize-transposes{policy=cached rows-are-kept=true target=sm_100 transpose-budget=-1}
 // ALL: te-rematerialize{policy=nothing}
-// ALL: te-accumulate-dgrads
+// ALL: te-accumulate-gradients
 // ALL: te-expose-casts
 // ALL: te-emulate-products
 // ALL: te-align-products

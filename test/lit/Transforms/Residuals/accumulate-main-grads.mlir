@@ -51,6 +51,30 @@ func.func @uses(%dy: tensor<32x128xbf16>, %x: tensor<32x64xbf16>, %dz: tensor<32
 
 // -----
 
+// The gradient of a table adds to the state, and to the gradient that a head has of it.
+// CHECK-LABEL: func.func @table(
+// CHECK-SAME: -> (tensor<96x64xf32> {te.name = "grad.t"}, tensor<96x64xf32> {te.name = "grad.w"}, tensor<96x64xf32> {te.name = "grad.o"})
+// CHECK-NEXT: %[[FROM:.*]] = te.zero_unless
+// CHECK-NEXT: %[[DT:.*]] = te.embedding_backward %arg0, %arg1 accumulate %[[FROM]] : tensor<96x64xf32> : tensor<32xi32>, tensor<32x64xbf16> -> tensor<96x64xf32>
+// CHECK-NEXT: %[[FROM2:.*]] = te.zero_unless
+// CHECK-NEXT: %[[DW:.*]] = te.linear_wgrad {{.*}} accumulate %[[FROM2]] : tensor<96x64xf32>
+// CHECK-NEXT: %[[BOTH:.*]] = te.embedding_backward %arg0, %arg1 accumulate %[[DW]] : tensor<96x64xf32>
+// CHECK-NEXT: %[[DO:.*]] = te.embedding_backward %arg0, %arg1 : tensor<32xi32>, tensor<32x64xbf16> -> tensor<96x64xf32>
+// CHECK-NEXT: return %[[DT]], %[[BOTH]], %[[DO]]
+func.func @table(%ids: tensor<32xi32>, %dx: tensor<32x64xbf16>, %dy: tensor<32x96xbf16>, %x: tensor<32x64xbf16>,
+                 %t: tensor<96x64xbf16> {te.name = "t", te.weight}, %w: tensor<96x64xbf16> {te.name = "w", te.weight},
+                 %o: tensor<96x64xbf16> {te.name = "o", te.weight, te.overwrite_main_grad})
+    -> (tensor<96x64xbf16> {te.name = "grad.t"}, tensor<96x64xbf16> {te.name = "grad.w"}, tensor<96x64xbf16> {te.name = "grad.o"}) {
+  %dt = te.embedding_backward %ids, %dx : tensor<32xi32>, tensor<32x64xbf16> -> tensor<96x64xbf16>
+  %dw = te.linear_wgrad %dy, %x : tensor<32x96xbf16>, tensor<32x64xbf16> -> tensor<96x64xbf16>
+  %de = te.embedding_backward %ids, %dx : tensor<32xi32>, tensor<32x64xbf16> -> tensor<96x64xbf16>
+  %sum = arith.addf %dw, %de : tensor<96x64xbf16>
+  %do = te.embedding_backward %ids, %dx : tensor<32xi32>, tensor<32x64xbf16> -> tensor<96x64xbf16>
+  return %dt, %sum, %do : tensor<96x64xbf16>, tensor<96x64xbf16>, tensor<96x64xbf16>
+}
+
+// -----
+
 // A gradient that no GEMM computes, or that has another reader, is widened and added. Other results do not change.
 // CHECK-LABEL: func.func @others(
 // CHECK-SAME: -> (tensor<128xf32> {te.name = "grad.g"}, tensor<128x64xf32> {te.name = "grad.w"}, tensor<f32>, tensor<128xbf16> {te.name = "grad.b"})

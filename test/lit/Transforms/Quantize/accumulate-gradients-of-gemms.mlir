@@ -1,4 +1,4 @@
-// RUN: te-opt %s --te-accumulate-dgrads | FileCheck %s
+// RUN: te-opt %s --te-accumulate-gradients | FileCheck %s
 
 #dgrad = loc(fused<{te.gemm = "dgrad", te.layer = "a", te.reason = ""}>["a"])
 #wgrad = loc(fused<{te.gemm = "wgrad", te.layer = "a", te.reason = ""}>["a"])
@@ -54,9 +54,11 @@ func.func @other_gemms(%a: !dy, %b: !dy, %w: !w) -> !dx {
   return %sum : !dx
 }
 
+// A dgrad that another op reads is a summand like any other.
 // CHECK-LABEL: @read_elsewhere
-// CHECK-NOT:     accumulate
-// CHECK:         arith.addf
+// CHECK:         %[[P:.*]] = te.matmul
+// CHECK:         %[[Q:.*]] = te.matmul {{.*}} accumulate %[[P]]
+// CHECK:         return %[[Q]], %[[P]]
 func.func @read_elsewhere(%a: !dy, %b: !dy, %w: !w) -> (!dx, !dx) {
   %p = te.matmul %a, %w contract = [1, 0] : !dy, !w -> !dx loc(#dgrad)
   %q = te.matmul %b, %w contract = [1, 0] : !dy, !w -> !dx loc(#dgrad)
@@ -131,8 +133,10 @@ func.func @other_steps(%a: !dy, %b: !dy, %w: !w) -> tensor<32x128xbf16> {
 }
 
 // CHECK-LABEL: @one_is_cut
-// CHECK-NOT:     accumulate
-// CHECK:         arith.addf
+// CHECK:         %[[CUT:.*]] = tensor.extract_slice
+// CHECK:         te.matmul {{.*}} accumulate %[[CUT]]
+// CHECK-NOT:     arith.addf
+// CHECK:         return
 func.func @one_is_cut(%a: tensor<80x256xbf16>, %b: !dy, %w: !w) -> !dx {
   %p = te.matmul %a, %w contract = [1, 0] : tensor<80x256xbf16>, !w -> tensor<80x128xbf16> loc(#dgrad)
   %x = tensor.extract_slice %p[0, 0] [64, 128] [1, 1] : tensor<80x128xbf16> to !dx
@@ -167,4 +171,117 @@ func.func @in_a_branch(%c: i1, %a: !dy, %b: !dy, %w: !w) -> !dx {
     scf.yield %z : !dx
   }
   return %y : !dx
+}
+
+// What is known before a dgrad is added in it, whichever summand it is.
+// CHECK-LABEL: @of_another_op
+// CHECK-NEXT:    %[[N:.*]] = arith.negf
+// CHECK-NEXT:    %[[P:.*]] = te.matmul %arg0, %arg1 accumulate %[[N]]
+// CHECK-NEXT:    %[[Q:.*]] = te.matmul %arg0, %arg1 accumulate %arg2
+// CHECK-NEXT:    return %[[P]], %[[Q]]
+func.func @of_another_op(%a: !dy, %w: !w, %c: !dx) -> (!dx, !dx) {
+  %n = arith.negf %c : !dx
+  %p = te.matmul %a, %w contract = [1, 0] : !dy, !w -> !dx loc(#dgrad)
+  %sum = arith.addf %n, %p : !dx
+  %q = te.matmul %a, %w contract = [1, 0] : !dy, !w -> !dx loc(#dgrad)
+  %sum2 = arith.addf %q, %c : !dx
+  return %sum, %sum2 : !dx, !dx
+}
+
+// CHECK-LABEL: @known_later
+// CHECK-NOT:     accumulate
+// CHECK:         arith.addf
+func.func @known_later(%a: !dy, %w: !w, %c: !dx) -> !dx {
+  %p = te.matmul %a, %w contract = [1, 0] : !dy, !w -> !dx loc(#dgrad)
+  %n = arith.negf %c : !dx
+  %sum = arith.addf %n, %p : !dx
+  return %sum : !dx
+}
+
+// CHECK-LABEL: @cut_and_another
+// CHECK-NOT:     accumulate
+// CHECK:         arith.addf
+func.func @cut_and_another(%a: !dy, %w: !w, %c: tensor<60x128xbf16>) -> tensor<60x128xbf16> {
+  %p = te.matmul %a, %w contract = [1, 0] : !dy, !w -> !dx loc(#dgrad)
+  %x = tensor.extract_slice %p[0, 0] [60, 128] [1, 1] : !dx to tensor<60x128xbf16>
+  %sum = arith.addf %x, %c : tensor<60x128xbf16>
+  return %sum : tensor<60x128xbf16>
+}
+
+// CHECK-LABEL: @wgrad_and_another
+// CHECK-NOT:     accumulate
+// CHECK:         arith.addf
+func.func @wgrad_and_another(%a: !dy, %w: !w, %c: !dx) -> !dx {
+  %p = te.matmul %a, %w contract = [1, 0] : !dy, !w -> !dx loc(#wgrad)
+  %sum = arith.addf %p, %c : !dx
+  return %sum : !dx
+}
+
+!ids = tensor<64xi32>
+!t = tensor<100x128xbf16>
+
+// The gradient of a table adds the other summand, behind which it moves. Of two such gradients, one adds the other.
+// CHECK-LABEL: @table
+// CHECK-NEXT:    %[[N:.*]] = arith.negf %arg2
+// CHECK-NEXT:    %[[P:.*]] = te.embedding_backward %arg0, %arg1 accumulate %[[N]] : tensor<100x128xbf16>
+// CHECK-NEXT:    %[[Q:.*]] = te.embedding_backward %arg0, %arg1 accumulate %[[P]] : tensor<100x128xbf16>
+// CHECK-NEXT:    return %[[Q]]
+func.func @table(%ids: !ids, %dy: !dx, %dw: !t) -> !t {
+  %p = te.embedding_backward %ids, %dy : !ids, !dx -> !t
+  %n = arith.negf %dw : !t
+  %sum = arith.addf %n, %p : !t
+  %q = te.embedding_backward %ids, %dy : !ids, !dx -> !t
+  %both = arith.addf %q, %sum : !t
+  return %both : !t
+}
+
+// CHECK-LABEL: @table_in_f32
+// CHECK-NEXT:    te.embedding_backward %arg0, %arg1 accumulate %arg2 : tensor<100x128xf32>
+// CHECK-NEXT:    return
+func.func @table_in_f32(%ids: !ids, %dy: !dx, %dw: tensor<100x128xf32>) -> tensor<100x128xf32> {
+  %p = te.embedding_backward %ids, %dy : !ids, !dx -> tensor<100x128xf32>
+  %sum = arith.addf %dw, %p : tensor<100x128xf32>
+  return %sum : tensor<100x128xf32>
+}
+
+// CHECK-LABEL: @table_read_elsewhere
+// CHECK-NOT:     accumulate
+// CHECK:         arith.addf
+func.func @table_read_elsewhere(%ids: !ids, %dy: !dx, %dw: !t) -> (!t, !t) {
+  %p = te.embedding_backward %ids, %dy : !ids, !dx -> !t
+  %sum = arith.addf %dw, %p : !t
+  return %sum, %p : !t, !t
+}
+
+// CHECK-LABEL: @table_twice
+// CHECK-NOT:     accumulate
+// CHECK:         arith.addf
+func.func @table_twice(%ids: !ids, %dy: !dx) -> !t {
+  %p = te.embedding_backward %ids, %dy : !ids, !dx -> !t
+  %sum = arith.addf %p, %p : !t
+  return %sum : !t
+}
+
+// CHECK-LABEL: @table_adds_already
+// CHECK:         te.embedding_backward %arg0, %arg1 accumulate %arg2
+// CHECK:         arith.addf
+func.func @table_adds_already(%ids: !ids, %dy: !dx, %dw: !t) -> !t {
+  %p = te.embedding_backward %ids, %dy accumulate %dw : !t : !ids, !dx -> !t
+  %sum = arith.addf %dw, %p : !t
+  return %sum : !t
+}
+
+// A gradient in another block may not be computed at all.
+// CHECK-LABEL: @table_in_branch
+// CHECK-NOT:     accumulate
+// CHECK:         arith.addf
+func.func @table_in_branch(%c: i1, %ids: !ids, %dy: !dx, %dw: !t) -> !t {
+  %p = te.embedding_backward %ids, %dy : !ids, !dx -> !t
+  %y = scf.if %c -> !t {
+    %sum = arith.addf %dw, %p : !t
+    scf.yield %sum : !t
+  } else {
+    scf.yield %dw : !t
+  }
+  return %y : !t
 }
