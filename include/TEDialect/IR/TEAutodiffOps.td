@@ -82,7 +82,8 @@ def TE_ByRowsOp
     end, so that a value of the body that is not returned has memory for so many
     rows only. The results are those of running the body on all rows at once: each
     row of a GEMM, of a loss and of a cast is computed from its row, scales of an
-    axis-0 cast from 128 rows, and the sum of the loss is added at the end. One
+    axis-0 cast from 128 rows, and the sum of the loss is added at the end, as are
+    the sums of 128 rows each of a te.bias_grad. One
     launch computes and casts a gradient of logits that nothing but one cast reads,
     with the same bits. `te-chunk-logits` creates the op.
 
@@ -90,15 +91,15 @@ def TE_ByRowsOp
     Its others are arguments for `with`. All operands of an elementwise op are
     computed by rows, or are constants; `te-form-regions` writes these ops as loops
     over all elements, with reshapes around them. A cast for axis 0 may only be returned, as
-    may losses and amaxes; a cast for axis 1 may not.
+    may losses, sums and amaxes; a cast for axis 1 may not.
 
     Constraints:
     1. (by_rows-c1) the body has an argument for each operand, of its type.
     2. (by_rows-c2) `inputs` are tensors of the same number of rows, or scaled values for axis 1 in the schemes `per_tensor` and `block_1x128`.
     3. (by_rows-c3) `rows` is a positive multiple of 128.
-    4. (by_rows-c4) the body consists of te.matmul, te.scaled_matmul (both without `accumulate`), te.cross_entropy, te.cross_entropy_backward, te.quantize (of one matrix, in the schemes of c2, and not cached) and, of matrices with all rows, elementwise ops, constants, slices of the first columns, and concatenations of columns.
+    4. (by_rows-c4) the body consists of te.matmul, te.scaled_matmul (both without `accumulate`), te.cross_entropy, te.cross_entropy_backward, te.bias_grad, te.quantize (of one matrix, in the schemes of c2, and not cached) and, of matrices with all rows, elementwise ops, constants, slices of the first columns, and concatenations of columns.
     5. (by_rows-c5) operands of the body's ops are computed by rows, or for all rows, as above.
-    6. (by_rows-c6) te.yield returns results of GEMMs, losses and casts, and the results have their types.
+    6. (by_rows-c6) te.yield returns results of GEMMs, losses, sums and casts, and the results have their types.
 
     Example:
 

@@ -194,4 +194,27 @@ void bias_grad(const bias_grad_params &p, void *const *buffers) {
   }
 }
 
+void chunk_sums(const chunk_sums_params &p, void *const *buffers) {
+  namespace b = chunk_sums_buffers;
+  auto *sums = static_cast<float *>(buffers[b::sums]);
+  for (int64_t begin = 0; begin < p.rows; begin += kChunkRows)
+    for (int64_t c = 0; c < p.cols; ++c) {
+      float sum = 0.0f;
+      for (int64_t r = begin; r < std::min(p.rows, begin + kChunkRows); ++r)
+        sum += load(buffers[b::dy], r * p.cols + c, p.type);
+      sums[begin / kChunkRows * p.cols + c] = sum;
+    }
+}
+
+void sum_of_chunks(const sum_of_chunks_params &p, void *const *buffers) {
+  namespace b = sum_of_chunks_buffers;
+  const auto *sums = static_cast<const float *>(buffers[b::sums]);
+  for (int64_t c = 0; c < p.cols; ++c) {
+    float sum = 0.0f;
+    for (int64_t i = 0; i < p.chunks; ++i)
+      sum += sums[i * p.cols + c];
+    store(buffers[b::db], c, sum, p.out_type);
+  }
+}
+
 } // namespace te::rt::reference

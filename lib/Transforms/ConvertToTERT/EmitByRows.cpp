@@ -2,8 +2,9 @@
 //
 // The body of te.by_rows is emitted once for each run of rows. Its values by
 // rows get new temporaries each time, whose memory the planner can use again,
-// or are a part of a result. What is summed over rows, a loss or an amax, is
-// collected for each token or run, and computed at the end.
+// or are a part of a result. What is computed of all rows, a loss, an amax or a
+// sum, is collected for each token, run or chunk of rows, and computed at the
+// end.
 //
 //===----------------------------------------------------------------------===//
 
@@ -108,6 +109,9 @@ LogicalResult te::emitLaunches(CrossEntropyBackwardOp op,
 // Chains of rows
 //===----------------------------------------------------------------------===//
 
+/// The chunks of a chunk sum of `rows` rows.
+static int64_t chunksOf(int64_t rows) { return llvm::divideCeil(rows, 128); }
+
 /// Whether `op` has the memory of its operand.
 static bool isView(Operation *op) {
   return isa<tensor::CollapseShapeOp, tensor::ExpandShapeOp,
@@ -149,7 +153,8 @@ private:
   /// The buffers of all rows of each input, and of what is returned.
   SmallVector<Buffers> inputs;
   DenseMap<Value, Buffers> results;
-  /// For each loss the loss of each token, for each amax that of each run.
+  /// For each loss the loss of each token, for each amax that of each run, and
+  /// for each bias gradient the sums of chunks of rows.
   DenseMap<Value, Value> terms;
   /// The value whose memory another value by rows takes.
   DenseMap<Value, Value> storage;
@@ -204,6 +209,12 @@ void ByRowsEmitter::allocateResults() {
       terms[cast.getAmax()] = emitter.alloc(
           cast.getLoc(), emitter.baseName(cast) + ".amaxes",
           emitter.causeOf(cast, cast.getAmax()), runs * int64_t(sizeof(float)));
+    if (auto sum = dyn_cast<BiasGradOp>(inner))
+      terms[sum.getDb()] =
+          emitter.alloc(sum.getLoc(), emitter.baseName(sum) + ".sums",
+                        emitter.causeOf(sum, sum.getDb()),
+                        chunksOf(op.getNumRows()) * count(sum.getDb()) *
+                            int64_t(sizeof(float)));
   }
 }
 
@@ -339,12 +350,24 @@ LogicalResult ByRowsEmitter::emitOp(Operation &inner, RowRange rows) {
       .Case([&](CrossEntropyBackwardOp gradient) {
         return emitGradient(gradient, emitter, rows);
       })
+      .Case([&](BiasGradOp sum) {
+        const int64_t line = count(sum.getDb()) * f32;
+        return LaunchCall(emitter, sum, "chunk_sums")
+            .i64("rows", rows.count)
+            .i64("cols", count(sum.getDb()))
+            .type("type", elementType(sum.getDy()))
+            .in(sum.getDy())
+            .buffer(emitter.slice(sum.getLoc(), terms[sum.getDb()],
+                                  chunksOf(rows.first) * line,
+                                  chunksOf(rows.count) * line))
+            .emit();
+      })
       .Case<MatmulOp, ScaledMatmulOp, linalg::GenericOp, tensor::ConcatOp>(
           [&](auto each) { return te::emitRows(each, emitter, rows); })
       .Default([](Operation *other) { return refuseLaunch(other); });
 }
 
-/// Computes losses and amaxes from their terms.
+/// Computes losses, sums and amaxes from their terms.
 LogicalResult ByRowsEmitter::finish() {
   // The means read the targets of all tokens.
   for (auto [argument, buffers] : llvm::zip(body.getArguments(), inputs))
@@ -366,6 +389,14 @@ LogicalResult ByRowsEmitter::finish() {
               .out(cast.getAmax())
               .none(1)
               .emit();
+    if (auto sum = dyn_cast<BiasGradOp>(inner))
+      result = LaunchCall(emitter, sum, "sum_of_chunks")
+                   .i64("chunks", chunksOf(op.getNumRows()))
+                   .i64("cols", count(sum.getDb()))
+                   .type("out_type", elementType(sum.getDb()))
+                   .buffer(terms[sum.getDb()])
+                   .out(sum.getDb())
+                   .emit();
     if (failed(result))
       return failure();
   }

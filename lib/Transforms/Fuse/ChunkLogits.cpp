@@ -1,11 +1,11 @@
 //===- ChunkLogits.cpp - a head and its loss over a few rows at a time ----===//
 //
 // The pass collects the ops between the rows of a linear layer and what is left
-// of its logits: the loss and, with a backward, the gradient of the rows and
-// the cast of the gradient of the logits that the weight's gradient reads. They
-// move into one te.by_rows in the forward. There the gradient of the loss is
-// not known, so it is taken as 1, and what leaves the chain is multiplied by it
-// in the backward.
+// of its logits: the loss and, with a backward, the gradient of the rows, that
+// of the bias, and the cast of the gradient of the logits that the weight's
+// gradient reads. They move into one te.by_rows in the forward. There the
+// gradient of the loss is not known, so it is taken as 1, and what leaves the
+// chain is multiplied by it in the backward.
 //
 //===----------------------------------------------------------------------===//
 
@@ -171,7 +171,7 @@ void Rewriter::replaceResults(ByRowsOp op, ArrayRef<Value> returned) {
     } else if (isa<QuantizeOp>(from)) { // its amax
       value.replaceAllUsesWith(now);
     } else {
-      now = saved(now, "dx");
+      now = saved(now, isa<BiasGradOp>(from) ? "dbias" : "dx");
       value.replaceAllUsesWith(dloss ? multiply(b, from->getLoc(), now, dloss)
                                      : now);
     }
@@ -191,6 +191,10 @@ void Rewriter::run(int64_t rows) {
     ops.push_back(chain.gradient);
     llvm::append_range(ops, chain.after);
     argumentFor(chain.gradient.getWeight());
+    for (BiasGradOp sum : chain.biasGrads) {
+      ops.push_back(sum);
+      returned.push_back(sum.getDb());
+    }
   }
   for (QuantizeOp cast : chain.casts) {
     ops.push_back(cast);

@@ -202,7 +202,8 @@ LogicalResult Matcher::matchGradient() {
   };
   if (chain.dloss() &&
       (isF16(chain.fprop) || isF16(gradient) ||
-       llvm::any_of(chain.before, isF16) || llvm::any_of(chain.dgrads, isF16)))
+       llvm::any_of(chain.before, isF16) || llvm::any_of(chain.dgrads, isF16) ||
+       llvm::any_of(chain.biasGrads, isF16)))
     return fail("gradients in f16 may need the factor that the loss is "
                 "multiplied with");
   sortByPosition(chain.casts);
@@ -306,6 +307,8 @@ LogicalResult Matcher::matchReader(Operation *reader, Value gradient) {
                 "memory");
   else if (auto amax = dyn_cast<AmaxOp>(reader))
     amaxes.push_back(amax);
+  else if (auto bias = dyn_cast<BiasGradOp>(reader))
+    chain.biasGrads.push_back(bias);
   else
     return fail(nameOf(reader) + " reads the gradient of the logits");
   return success();

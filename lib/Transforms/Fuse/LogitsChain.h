@@ -23,6 +23,7 @@ struct LogitsChain {
   SmallVector<Operation *> after;
   SmallVector<QuantizeOp, 2> casts;
   SmallVector<Operation *, 1> dgrads;
+  SmallVector<BiasGradOp, 1> biasGrads;
 
   Value logits() { return loss.getLogits(); }
   RankedTensorType type() {

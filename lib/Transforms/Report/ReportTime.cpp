@@ -75,10 +75,12 @@ static int64_t bytesOf(tert::LaunchOp launch) {
       bytes[2] = bytes[3] = static_cast<int64_t>(bytes[3] * tokens / rows);
   }
   // The cast for the weight's gradient is written for some of all rows.
-  if (launch.getKernel() == "cross_entropy_backward_quantize")
-    for (int64_t &column : MutableArrayRef(bytes).drop_front(7))
-      column = static_cast<int64_t>(column * parameter(launch, "rows") /
-                                    parameter(launch, "whole_rows"));
+  if (launch.getParameters().contains("whole_rows"))
+    for (auto [buffer, moved] : llvm::zip_equal(
+             tert::lookupKernel(launch.getKernel())->buffers, bytes))
+      if (buffer.name.starts_with("col"))
+        moved = static_cast<int64_t>(moved * parameter(launch, "rows") /
+                                     parameter(launch, "whole_rows"));
   return std::accumulate(bytes.begin(), bytes.end(), int64_t(0));
 }
 

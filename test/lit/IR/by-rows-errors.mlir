@@ -104,7 +104,7 @@ func.func @by_rows_c6_elementwise(%x: tensor<256x64xf32>) {
   %y = te.by_rows (%x) rows 128 : (tensor<256x64xf32>) -> tensor<256x64xf32> {
   ^bb0(%a: tensor<256x64xf32>):
     %c = math.tanh %a : tensor<256x64xf32>
-    // expected-error @below {{expected a result of a GEMM or a loss, a cast for axis 0 or an amax that the body computes, but got a value of type 'tensor<256x64xf32>'}}
+    // expected-error @below {{expected a result of a GEMM or a loss, a bias gradient, a cast for axis 0 or an amax that the body computes, but got a value of type 'tensor<256x64xf32>'}}
     te.yield %c : tensor<256x64xf32>
   }
   return
@@ -132,7 +132,7 @@ func.func @by_rows_c4_reduction(%x: tensor<256x64xf32>, %init: tensor<256xf32>) 
 func.func @by_rows_c4(%x: tensor<256x64xbf16>) {
   %y = te.by_rows (%x) rows 128 : (tensor<256x64xbf16>) -> tensor<256x64xbf16> {
   ^bb0(%a: tensor<256x64xbf16>):
-    // expected-error @below {{in 'te.by_rows': expected a GEMM of rows, te.cross_entropy, te.cross_entropy_backward, te.quantize or an elementwise op}}
+    // expected-error @below {{in 'te.by_rows': expected a GEMM of rows, te.cross_entropy, te.cross_entropy_backward, te.bias_grad, te.quantize or an elementwise op}}
     %c = te.softmax %a : tensor<256x64xbf16>
     te.yield %c : tensor<256x64xbf16>
   }
@@ -193,7 +193,7 @@ func.func @by_rows_c5_yield(%x: tensor<256x128xbf16>) {
   %y = te.by_rows (%x) rows 128 : (tensor<256x128xbf16>) -> !te.scaled<256x128xf8E4M3FN, block_1x128, pow2, contract = 1> {
   ^bb0(%a: tensor<256x128xbf16>):
     %c = te.quantize %a : tensor<256x128xbf16> -> !te.scaled<256x128xf8E4M3FN, block_1x128, pow2, contract = 1>
-    // expected-error @below {{expected a result of a GEMM or a loss, a cast for axis 0 or an amax that the body computes, but got a value of type '!te.scaled<256x128xf8E4M3FN, block_1x128, pow2, contract = 1>'}}
+    // expected-error @below {{expected a result of a GEMM or a loss, a bias gradient, a cast for axis 0 or an amax that the body computes, but got a value of type '!te.scaled<256x128xf8E4M3FN, block_1x128, pow2, contract = 1>'}}
     te.yield %c : !te.scaled<256x128xf8E4M3FN, block_1x128, pow2, contract = 1>
   }
   return
@@ -308,8 +308,36 @@ func.func @by_rows_c5_computed(%x: tensor<256x64xbf16>, %w: tensor<256x64xbf16>)
 func.func @by_rows_c5_argument(%x: tensor<256x64xbf16>) {
   %y = te.by_rows (%x) rows 128 : (tensor<256x64xbf16>) -> tensor<256x64xbf16> {
   ^bb0(%a: tensor<256x64xbf16>):
-    // expected-error @below {{expected a result of a GEMM or a loss, a cast for axis 0 or an amax that the body computes, but got a value of type 'tensor<256x64xbf16>'}}
+    // expected-error @below {{expected a result of a GEMM or a loss, a bias gradient, a cast for axis 0 or an amax that the body computes, but got a value of type 'tensor<256x64xbf16>'}}
     te.yield %a : tensor<256x64xbf16>
+  }
+  return
+}
+
+// -----
+
+// A sum over all rows is not known before the last of them.
+func.func @by_rows_c5_sum(%x: tensor<256x64xbf16>, %w: tensor<32x64xbf16>) {
+  %y = te.by_rows (%x) with (%w) rows 128 : (tensor<256x64xbf16>, tensor<32x64xbf16>) -> tensor<256x32xbf16> {
+  ^bb0(%a: tensor<256x64xbf16>, %b: tensor<32x64xbf16>):
+    // expected-error @below {{expected an operand of type 'tensor<32x64xbf16>' to be computed by rows, but it is computed for all rows}}
+    %sum = te.bias_grad %b : tensor<32x64xbf16> -> tensor<64xbf16>
+    %c = te.matmul %a, %b contract = [1, 1] : tensor<256x64xbf16>, tensor<32x64xbf16> -> tensor<256x32xbf16>
+    te.yield %c : tensor<256x32xbf16>
+  }
+  return
+}
+
+// -----
+
+func.func @by_rows_c5_of_sum(%x: tensor<256x64xbf16>, %w: tensor<32x64xbf16>, %v: tensor<64x64xbf16>) {
+  %y = te.by_rows (%x) with (%w, %v) rows 128 : (tensor<256x64xbf16>, tensor<32x64xbf16>, tensor<64x64xbf16>) -> tensor<256x32xbf16> {
+  ^bb0(%a: tensor<256x64xbf16>, %b: tensor<32x64xbf16>, %w2: tensor<64x64xbf16>):
+    %sum = te.bias_grad %a : tensor<256x64xbf16> -> tensor<64xbf16>
+    %rows = te.matmul %a, %b contract = [1, 1] : tensor<256x64xbf16>, tensor<32x64xbf16> -> tensor<256x32xbf16>
+    // expected-error @below {{expected an operand of type 'tensor<64xbf16>' to be an argument for 'with'}}
+    %c = te.matmul %a, %w2 bias %sum : tensor<64xbf16> contract = [1, 1] : tensor<256x64xbf16>, tensor<64x64xbf16> -> tensor<256x64xbf16>
+    te.yield %rows : tensor<256x32xbf16>
   }
   return
 }

@@ -312,6 +312,14 @@ TEST_P(Agreement, Norms) {
       check(label("bias_grad", rows, cols, type, kind),
             TE_PLAN(bias_grad, rows, cols, type, outType), {in(x.bytes)},
             {{outType, cols}});
+    check(label("chunk_sums", rows, cols, type, kind),
+          TE_PLAN(chunk_sums, rows, cols, type), {in(x.bytes)},
+          {{TE_RT_F32, (rows + 127) / 128 * cols}});
+    if (type == TE_RT_F32)
+      for (int32_t outType : kTypes)
+        check(label("sum_of_chunks", rows, cols, outType, kind),
+              TE_PLAN(sum_of_chunks, rows, cols, outType), {in(x.bytes)},
+              {{outType, cols}});
   });
 }
 

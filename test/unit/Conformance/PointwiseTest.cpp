@@ -311,6 +311,37 @@ TEST_P(Pointwise, BiasGradValues) {
       }
 }
 
+// The sums of chunks of runs of rows, in one array, add up to the bits of all
+// rows.
+TEST_P(Pointwise, BiasGradOfRunsOfRows) {
+  for (int32_t type : kTypes)
+    for (int32_t outType : {type, +TE_RT_F32})
+      for (int64_t cols : {1, 37, 260})
+        for (int64_t runRows : {128, 256, 384}) {
+          const int64_t rows = 700;
+          const Array dy = makeArray("normal", type, rows * cols);
+          std::vector<float> sums;
+          for (int64_t first = 0; first < rows; first += runRows) {
+            const int64_t count = std::min(runRows, rows - first);
+            Array part(type, count * cols);
+            for (int64_t i = 0; i < count * cols; ++i)
+              part.set(i, dy.at(first * cols + i));
+            std::vector<float> found((count + 127) / 128 * cols);
+            device().run(TE_PLAN(chunk_sums, count, cols, type),
+                         {in(part.bytes), out(found)});
+            sums.insert(sums.end(), found.begin(), found.end());
+          }
+          const auto chunks = static_cast<int64_t>(sums.size()) / cols;
+          ASSERT_EQ(chunks, 6);
+          Array db(outType, cols), expected(outType, cols);
+          device().run(TE_PLAN(sum_of_chunks, chunks, cols, outType),
+                       {in(sums), out(db.bytes)});
+          device().run(TE_PLAN(bias_grad, rows, cols, type, outType),
+                       {in(dy.bytes), out(expected.bytes)});
+          ASSERT_TRUE(sameBits(expected, db)) << cols << " " << runRows;
+        }
+}
+
 // lse: exp within 2 ulp, differences of numbers below 32 with one rounding
 // each, a lane with a scaling for each of its runs and eight additions, a tree,
 // log within 1 ulp. The differences that a term is scaled by add up to less

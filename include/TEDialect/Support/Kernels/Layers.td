@@ -32,6 +32,27 @@ def bias_grad : Kernel<Layers> {
   let Workspace = "columnSumBytes(rows, cols, kChunkSumRows)";
 }
 
+def chunk_sums : Kernel<Layers> {
+  let Description = [{
+    sums[i, c] = sum of dy[r, c] over the rows of chunk i, in order from 0 in f32. These
+    are the chunks of the chunk sum of bias_grad.
+  }];
+  let Parameters = (parameters Dim:$rows, Dim:$cols, WideType:$type);
+  let Buffers = (buffers In<["rows", "cols"], "type">:$dy,
+                         Out<["ceilDiv(rows, kChunkSumRows)", "cols"], "f32">:$sums);
+  let Relations = [Fits<"rows", "cols">];
+}
+
+def sum_of_chunks : Kernel<Layers> {
+  let Description = [{
+    db[c] = sum of sums[i, c] in order from 0 in f32, rounded once. After chunk_sums of all
+    rows, db is that of bias_grad.
+  }];
+  let Parameters = (parameters Dim:$chunks, Dim:$cols, WideType:$out_type);
+  let Buffers = (buffers In<["chunks", "cols"], "f32">:$sums, Out<["cols"], "out_type">:$db);
+  let Relations = [Fits<"chunks", "cols">];
+}
+
 def cross_entropy : Kernel<Layers> {
   let Description = [{
     lse[t] = M + log(sum of exponentials) of the first `vocab` elements of row t of the

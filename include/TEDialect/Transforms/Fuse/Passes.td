@@ -135,12 +135,15 @@ def ChunkLogitsPass : Pass<"te-chunk-logits", "func::FuncOp"> {
     multiplied by the cotangent in the backward (`te.rescale`). The wgrad stays one
     GEMM over all rows. Logits are neither saved nor computed again.
 
+    The gradient of the bias of the head is added up over all rows in the order that
+    it has without the pass, and multiplied by the cotangent as well.
+
     Results have the bits that they have without the pass if the cotangent is 1 or
     another power of two, except that current scaling computes the scale of the
     gradient of the logits from a bound of its amax, `te.cross_entropy_weight`, because the
     amax is not known before the last row. The pass declines, with a remark, if anything
-    else reads the logits or their gradient (a result of the program, a bias
-    gradient, a wgrad in high precision), if the cast is not of `per_tensor` or `block_1x128`, if scales are
+    else reads the logits or their gradient (a result of the program, a wgrad in high
+    precision), if the cast is not of `per_tensor` or `block_1x128`, if scales are
     reduced over ranks, and for f16 unless the cotangent is 1. It runs after
     te-fuse-amax, which finds the amaxes that casts measure, and before
     te-fuse-residual-add. It can be skipped.

@@ -35,6 +35,8 @@ bool ByRowsOp::isByRows(Value value) {
     return argument.getArgNumber() < getInputs().size();
   if (auto loss = value.getDefiningOp<CrossEntropyOp>())
     return value == loss.getLse();
+  if (value.getDefiningOp<BiasGradOp>())
+    return false;
   if (auto quantize = value.getDefiningOp<QuantizeOp>()) {
     auto type = dyn_cast<ScaledType>(value.getType());
     return type && type.getContract() == 1;
@@ -86,6 +88,8 @@ static Reads describe(CrossEntropyOp op) {
 static Reads describe(CrossEntropyBackwardOp op) {
   return {{op.getLogits(), op.getTargets(), op.getLse()}, {op.getWeight()}, ""};
 }
+
+static Reads describe(BiasGradOp op) { return {{op.getDy()}, {}, ""}; }
 
 static Reads describe(QuantizeOp op) {
   Reads reads = {{op.getX()}, {}, ""};
@@ -141,7 +145,7 @@ static std::optional<Reads> describeElementwise(Operation &op, int64_t rows) {
 static LogicalResult verifyBodyOp(ByRowsOp op, Operation &inner) {
   auto reads = llvm::TypeSwitch<Operation *, std::optional<Reads>>(&inner)
                    .Case<MatmulOp, ScaledMatmulOp, CrossEntropyOp,
-                         CrossEntropyBackwardOp, QuantizeOp>(
+                         CrossEntropyBackwardOp, BiasGradOp, QuantizeOp>(
                        [](auto each) { return describe(each); })
                    .Default([&](Operation *each) {
                      return describeElementwise(*each, op.getNumRows());
@@ -150,7 +154,8 @@ static LogicalResult verifyBodyOp(ByRowsOp op, Operation &inner) {
   if (!reads)
     return inner.emitOpError()
            << "in 'te.by_rows': expected a GEMM of rows, te.cross_entropy, "
-              "te.cross_entropy_backward, te.quantize or an elementwise op";
+              "te.cross_entropy_backward, te.bias_grad, te.quantize or an "
+              "elementwise op";
   if (!reads->refusal.empty())
     return inner.emitOpError()
            << "in 'te.by_rows': expected an op that computes each row by "
@@ -202,12 +207,14 @@ LogicalResult ByRowsOp::verify() {
     return emitOpError() << "expected the body to end in te.yield";
   for (Value value : yield.getValues())
     if (!isa_and_present<MatmulOp, ScaledMatmulOp, CrossEntropyOp,
-                         CrossEntropyBackwardOp, QuantizeOp>(
+                         CrossEntropyBackwardOp, BiasGradOp, QuantizeOp>(
             value.getDefiningOp()) ||
         (isa<ScaledType>(value.getType()) && isByRows(value)))
       return yield.emitOpError()
-             << "expected a result of a GEMM or a loss, a cast for axis 0 or "
-                "an amax that the body computes, but got a value of type "
+             << "expected a result of a GEMM or a loss, a bias gradient, a "
+                "cast "
+                "for axis 0 or an amax that the body computes, but got a value "
+                "of type "
              << value.getType();
   if (yield.getValues().getTypes() != getResultTypes())
     return emitOpError() << "expected the results to have the types of what "

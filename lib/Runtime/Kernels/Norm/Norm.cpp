@@ -127,6 +127,46 @@ Status planNormBackward(const CudaDevice &device, const NormKernels &names,
   return Status::ok();
 }
 
+/// The first stage of a chunk sum of `rows` rows.
+struct ChunkKernels {
+  LaunchConfig scalars, vectors;
+  int64_t rows;
+  int32_t cols;
+
+  int64_t count() const { return ceilDiv(rows, kChunkRows); }
+  Status launch(Launcher launch, const void *dy, void *sums) const {
+    ColumnSumArgs args{};
+    args.dy = dy;
+    args.partial = static_cast<float *>(sums);
+    args.rows = rows;
+    args.cols = cols;
+    args.vectors = cols % kColumnsPerThread == 0 && areAligned({dy, sums});
+    args.columnBlocks = columnBlocks(cols, args.vectors);
+    return launch(args.vectors ? vectors : scalars, args);
+  }
+};
+
+Status findChunks(const CudaDevice &device, int64_t rows, int64_t cols,
+                  int32_t type, ChunkKernels *kernels) {
+  static_assert(kChunkRows == te_table::kernel_rows::kChunkSumRows);
+  TE_RT_RETURN_IF_FAILED(checkCols("te_bias_grad", cols));
+  kernels->rows = rows;
+  kernels->cols = static_cast<int32_t>(cols);
+  TE_RT_RETURN_IF_FAILED(findNorm(device, "te_bias_grad", type,
+                                  kernels->count() * columnBlocks(cols, false),
+                                  &kernels->scalars));
+  kernels->vectors = kernels->scalars;
+  return setGrid(kernels->count() * columnBlocks(cols, true),
+                 &kernels->vectors);
+}
+
+/// The second stage.
+Status findChunkSum(const CudaDevice &device, int64_t cols, int32_t type,
+                    LaunchConfig *sum) {
+  TE_RT_RETURN_IF_FAILED(checkCols("te_chunk_sum", cols));
+  return findNorm(device, "te_chunk_sum", type, ceilDiv(cols, kNormBlock), sum);
+}
+
 } // namespace
 
 Status plan_rms_norm(const CudaDevice &device, const rms_norm_params &params,
@@ -143,6 +183,7 @@ Status plan_rms_norm(const CudaDevice &device, const rms_norm_params &params,
         args.amax = static_cast<float *>(buffers[b::amax]);
         args.addend = buffers[b::addend];
         args.sum = buffers[b::sum];
+        args.base = buffers[b::base];
         return args;
       },
       plan);
@@ -165,6 +206,7 @@ Status plan_layer_norm(const CudaDevice &device,
         args.amax = static_cast<float *>(buffers[b::amax]);
         args.addend = buffers[b::addend];
         args.sum = buffers[b::sum];
+        args.base = buffers[b::base];
         return args;
       },
       plan);
@@ -183,7 +225,6 @@ Status plan_rms_norm_backward(const CudaDevice &device,
         args.gamma = buffers[b::gamma];
         args.rsigma = static_cast<const float *>(buffers[b::rsigma]);
         args.dx = buffers[b::dx];
-        args.base = buffers[b::base];
         args.addend = buffers[b::addend];
         return BackwardBuffers{args, buffers[b::dgamma], nullptr};
       },
@@ -206,7 +247,6 @@ Status plan_layer_norm_backward(const CudaDevice &device,
         args.dx = buffers[b::dx];
         args.addend = buffers[b::addend];
         return BackwardBuffers{args, buffers[b::dgamma], buffers[b::dbeta]};
-        args.base = buffers[b::base];
       },
       plan);
 }
@@ -214,33 +254,50 @@ Status plan_layer_norm_backward(const CudaDevice &device,
 Status plan_bias_grad(const CudaDevice &device, const bias_grad_params &params,
                       std::unique_ptr<Plan> *plan) {
   namespace b = bias_grad_buffers;
-  TE_RT_RETURN_IF_FAILED(checkCols("te_bias_grad", params.cols));
-  const int64_t chunks = ceilDiv(params.rows, kChunkRows);
-  LaunchConfig scalars, sum;
-  TE_RT_RETURN_IF_FAILED(findNorm(device, "te_bias_grad", params.type,
-                                  chunks * columnBlocks(params.cols, false),
-                                  &scalars));
-  LaunchConfig vectors = scalars;
+  ChunkKernels chunks;
+  LaunchConfig sum;
   TE_RT_RETURN_IF_FAILED(
-      setGrid(chunks * columnBlocks(params.cols, true), &vectors));
-  TE_RT_RETURN_IF_FAILED(findNorm(device, "te_chunk_sum", params.out_type,
-                                  ceilDiv(params.cols, kNormBlock), &sum));
-  static_assert(kChunkRows == te_table::kernel_rows::kChunkSumRows);
+      findChunks(device, params.rows, params.cols, params.type, &chunks));
+  TE_RT_RETURN_IF_FAILED(
+      findChunkSum(device, params.cols, params.out_type, &sum));
   *plan = makeWorkspacePlan(
       device, workspaceBytes(params),
       [=](Launcher launch, void *const *buffers, void *workspace) {
-        ColumnSumArgs args{};
-        args.dy = buffers[b::dy];
-        args.partial = static_cast<float *>(workspace);
-        args.rows = params.rows;
-        args.cols = static_cast<int32_t>(params.cols);
-        args.vectors =
-            params.cols % kColumnsPerThread == 0 && areAligned({args.dy});
-        args.columnBlocks = columnBlocks(params.cols, args.vectors);
-        TE_RT_RETURN_IF_FAILED(launch(args.vectors ? vectors : scalars, args));
-        return launch(
-            sum, ChunkSumArgs{args.partial, buffers[b::db], chunks, args.cols});
+        TE_RT_RETURN_IF_FAILED(
+            chunks.launch(launch, buffers[b::dy], workspace));
+        return launch(sum, ChunkSumArgs{static_cast<float *>(workspace),
+                                        buffers[b::db], chunks.count(),
+                                        chunks.cols});
       });
+  return Status::ok();
+}
+
+Status plan_chunk_sums(const CudaDevice &device,
+                       const chunk_sums_params &params,
+                       std::unique_ptr<Plan> *plan) {
+  namespace b = chunk_sums_buffers;
+  ChunkKernels chunks;
+  TE_RT_RETURN_IF_FAILED(
+      findChunks(device, params.rows, params.cols, params.type, &chunks));
+  *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
+    return chunks.launch(launch, buffers[b::dy], buffers[b::sums]);
+  });
+  return Status::ok();
+}
+
+Status plan_sum_of_chunks(const CudaDevice &device,
+                          const sum_of_chunks_params &params,
+                          std::unique_ptr<Plan> *plan) {
+  namespace b = sum_of_chunks_buffers;
+  LaunchConfig sum;
+  TE_RT_RETURN_IF_FAILED(
+      findChunkSum(device, params.cols, params.out_type, &sum));
+  *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
+    return launch(sum,
+                  ChunkSumArgs{static_cast<const float *>(buffers[b::sums]),
+                               buffers[b::db], params.chunks,
+                               static_cast<int32_t>(params.cols)});
+  });
   return Status::ok();
 }
 

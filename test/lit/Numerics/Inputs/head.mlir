@@ -46,6 +46,14 @@ module {
     return %loss : tensor<f32>
   }
 
+  // A trained bias.
+  func.func @biased(%x: !x {te.name = "x"}, %w: tensor<301x128xbf16> {te.name = "w", te.weight}, %bias: tensor<301xbf16> {te.name = "bias"},
+                    %targets: !targets {te.name = "targets"}) -> (tensor<f32> {te.name = "loss"}) {
+    %logits = te.linear %x, %w bias %bias : tensor<301xbf16> : !x, tensor<301x128xbf16> -> tensor<400x301xbf16>
+    %loss = te.cross_entropy %logits, %targets : tensor<400x301xbf16>, !targets
+    return %loss : tensor<f32>
+  }
+
   func.func @transposed(%x: !x {te.name = "x"}, %w: tensor<128x320xbf16> {te.name = "w", te.weight},
                         %targets: !targets {te.name = "targets"}) -> (tensor<f32> {te.name = "loss"}) {
     %logits = te.linear %x, %w {transposed_weight} : !x, tensor<128x320xbf16> -> !logits

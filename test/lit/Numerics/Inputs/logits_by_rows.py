@@ -27,32 +27,35 @@ inputs = {
     "w": normal(rng, VOCABULARY, HIDDEN, scale=0.02),  # so small that no gradient is subnormal
     "large": normal(rng, VOCABULARY, HIDDEN, scale=0.3),  # logits of about 3.4
     "targets": targets,
+    "bias": normal(rng, 301),
 }
 
 
 def arrays(entry, dloss=None):
-    names = {"head": ("x", "g", "w", "targets"), "frozen": ("x", "targets")}.get(entry, ("x", "w", "targets"))
-    given = {name: inputs[name] for name in names}
-    if entry in ("capped", "odd"):
+    names = {"head": ("x", "g", "w", "targets"), "frozen": ("x", "targets"), "biased": ("x", "w", "bias", "targets")}
+    given = {name: inputs[name] for name in names.get(entry, ("x", "w", "targets"))}
+    if entry in ("capped", "odd", "biased"):
         given["w"] = inputs["large"][: VOCABULARY if entry == "capped" else 301]
     if entry == "transposed":
         given["w"] = np.ascontiguousarray(inputs["w"].T)
     return given if dloss is None else given | {"grad.loss": np.float32(dloss)}
 
 
-def both(entry, recipe, dloss=None, **options):
+def both(entry, recipe, dloss=None, by_rows=ROWS, **options):
     """The results with whole logits and by rows. The programs differ, unless the wgrad reads the gradient of all logits in bf16."""
     reads_all = dloss is not None and entry != "frozen" and recipe in ("recipe=high_precision", *OVERRIDES)
-    for budget, wanted in ((WHOLE, False), (ROWS, not reads_all)):
+    for budget, wanted in ((WHOLE, False), (by_rows, not reads_all)):
         vjp = "" if dloss is None else f" vjp={entry}"
         program = compile_to(HEAD, "fuse", f"{recipe} {budget}{vjp}").split(f"@{entry}(", 1)[1].split("func.func", 1)[0]
         expect(("te.by_rows" in program) == wanted, f"{recipe} of {entry}, {budget}: by rows is {wanted}")
     given = arrays(entry, dloss)
-    return [run(HEAD, entry, given, f"{recipe} {budget}", vjp=dloss is not None, **options) for budget in (WHOLE, ROWS)]
+    return [
+        run(HEAD, entry, given, f"{recipe} {budget}", vjp=dloss is not None, **options) for budget in (WHOLE, by_rows)
+    ]
 
 
 for recipe in EXACT:
-    for entry in ("head", "frozen", "transposed", "capped", "odd"):
+    for entry in ("head", "frozen", "transposed", "capped", "odd", "biased"):
         whole, rows = both(entry, recipe)
         expect_same(rows, whole, sorted(whole), f"{recipe} of {entry}: loss")
         for dloss in (1.0, 0.25):
@@ -60,10 +63,14 @@ for recipe in EXACT:
             expect_same(rows, whole, sorted(whole), f"{recipe} of {entry}, cotangent {dloss}: gradients")
 
 # Three steps, whose states hold the amaxes of the gradient of the logits.
-for entry in ("transposed", "capped", "odd"):
+for entry in ("transposed", "capped", "odd", "biased"):
     whole, rows = both(entry, "recipe=delayed_scaling", 1.0, steps=3)
     expect(any(name.endswith("dy.scale") for name in whole), f"delayed scaling of {entry} has a state")
     expect_same(rows, whole, sorted(whole), f"delayed scaling of {entry}: gradients and states")
+
+# A part has two runs of 128 rows, of which the gradient of the bias adds up the sums.
+whole, rows = both("biased", "recipe=float8_block_scaling", 1.0, "logits-budget=160000")
+expect_same(rows, whole, sorted(whole), "256 rows of 'biased': gradients")
 
 # The gradient of a logit is rounded to bf16, with a relative error below u, and to FP8, with one below e, or, below the normal numbers
 # of the type, with an error of at most `tiny` of the largest gradient that there may be. Both programs do so, at different
@@ -94,7 +101,7 @@ def check(recipe, e, dloss, tiny):
 check("recipe=float8_block_scaling", 2.0**-4, 0.3, 2.0**-9 / 448)
 check(CURRENT, 2.0**-3, 1.0, 2.0**-17 / 57344)
 check(CURRENT, 2.0**-3, 0.3, 2.0**-17 / 57344)
-for entry in ("head", "capped", "odd"):
+for entry in ("head", "capped", "odd", "biased"):
     whole, rows = both(entry, CURRENT)
     expect_same(rows, whole, sorted(whole), f"{CURRENT} of {entry}: loss")
 finish("logits-by-rows")

@@ -16,6 +16,8 @@
 // RUN: te-opt %t/elementwise.mlir --te-training-pipeline="vjp=odd recipe=float8_current_scaling logits-budget=70000 compile-to=fuse" | FileCheck %t/elementwise.mlir --check-prefix=ODD
 // RUN: te-opt %t/elementwise.mlir --te-training-pipeline="vjp=odd recipe=float8_current_scaling remat=everything logits-budget=70000 compile-to=fuse" | FileCheck %t/elementwise.mlir --check-prefix=ODD
 // RUN: te-opt %t/elementwise.mlir --te-training-pipeline="vjp=odd recipe=delayed_scaling logits-budget=70000 compile-to=schedule" | FileCheck %t/elementwise.mlir --check-prefix=PARTS
+// RUN: te-opt %t/elementwise.mlir --te-training-pipeline="vjp=biased recipe=float8_current_scaling logits-budget=70000 compile-to=fuse" | FileCheck %t/elementwise.mlir --check-prefix=BIAS
+// RUN: te-opt %t/elementwise.mlir --te-training-pipeline="vjp=biased recipe=float8_current_scaling logits-budget=70000 compile-to=schedule" | FileCheck %t/elementwise.mlir --check-prefix=SUMS
 // RUN: te-opt %t/declines.mlir --te-chunk-logits="budget=65536" --remarks-filter=".*" 2>&1 | FileCheck %t/declines.mlir
 // RUN: te-opt %t/transposed.mlir --te-chunk-logits="budget=65536" | FileCheck %t/transposed.mlir
 // RUN: te-opt %t/rows.mlir --te-training-pipeline="vjp=head recipe=float8_block_scaling logits-budget=70000 target=sm_100 compile-to=fuse" --remarks-filter="te-chunk-logits" 2>&1 | FileCheck %t/rows.mlir --check-prefix=SM100
@@ -173,6 +175,32 @@ func.func @odd(%x: tensor<272x128xbf16> {te.name = "x"}, %w: tensor<250x128xbf16
   return %loss : tensor<f32>
 }
 
+// The gradient of a trained bias is added up over all rows, of the gradient without padding, and multiplied by the factor of the loss.
+// BIAS-LABEL: func.func @biased(
+// BIAS:         %[[CHAIN:.*]]:4 = te.by_rows
+// BIAS:           te.scaled_matmul {{.*}} bias
+// BIAS:           %[[D:.*]] = te.cross_entropy_backward {{.*}} tensor<272x250xbf16>
+// BIAS:           %[[SUM:.*]] = te.bias_grad %[[D]] : tensor<272x250xbf16> -> tensor<250xbf16>
+// BIAS:           te.yield %{{[^ ]*}}, %[[SUM]],
+// BIAS:         %[[DB:.*]] = te.residual %[[CHAIN]]#1 "cross_entropy0.dbias" : tensor<250xbf16>
+// BIAS:         %[[WIDE:.*]] = arith.extf %[[DB]] : tensor<250xbf16> to tensor<250xf32>
+// BIAS:         arith.mulf %[[WIDE]], %{{.*}} : tensor<250xf32>
+
+// Sums of 128 rows each are collected, and added at the end.
+// SUMS-LABEL: func.func @biased(
+// SUMS:         %[[ALL:.*]] = tert.alloc "bias_grad.sums" {{.*}} : !tert.buffer<3000>
+// SUMS:         %[[FIRST:.*]] = tert.slice %[[ALL]] offset 0 {{.*}} -> !tert.buffer<1000>
+// SUMS:         tert.launch "chunk_sums" {cols = 250 : i64, rows = 128 : i64, type = 1 : i32}(%{{.*}}, %[[FIRST]])
+// SUMS:         %[[LAST:.*]] = tert.slice %[[ALL]] offset 2000 {{.*}} -> !tert.buffer<1000>
+// SUMS:         tert.launch "chunk_sums" {cols = 250 : i64, rows = 16 : i64, type = 1 : i32}(%{{.*}}, %[[LAST]])
+// SUMS:         tert.launch "sum_of_chunks" {chunks = 3 : i64, cols = 250 : i64, out_type = 1 : i32}(%[[ALL]],
+func.func @biased(%x: tensor<272x128xbf16> {te.name = "x"}, %w: tensor<250x128xbf16> {te.name = "w", te.weight}, %b: tensor<250xbf16> {te.name = "b"},
+                  %t: tensor<272xi32> {te.name = "targets"}) -> (tensor<f32> {te.name = "loss"}) {
+  %logits = te.linear %x, %w bias %b : tensor<250xbf16> : tensor<272x128xbf16>, tensor<250x128xbf16> -> tensor<272x250xbf16>
+  %loss = te.cross_entropy %logits, %t : tensor<272x250xbf16>, tensor<272xi32>
+  return %loss : tensor<f32>
+}
+
 // A program that pads its vocabulary itself: nothing cuts the logits, and nothing pads their gradient.
 // SLICED-LABEL: func.func @sliced(
 // SLICED:         te.by_rows
@@ -212,14 +240,24 @@ func.func @lse(%x: tensor<272x128xbf16>, %w: tensor<256x128xbf16>, %t: tensor<27
   return %loss, %lse : tensor<f32>, tensor<272xf32>
 }
 
-// CHECK: 'te.bias_grad' reads the gradient of the logits
-func.func @bias(%x: tensor<272x128xbf16>, %w: tensor<256x128xbf16>, %t: tensor<272xi32>, %g: tensor<f32>) -> (tensor<f32>, tensor<256xbf16>) {
+// CHECK: 'te.softmax' reads the gradient of the logits
+func.func @softmax(%x: tensor<272x128xbf16>, %w: tensor<256x128xbf16>, %t: tensor<272xi32>, %g: tensor<f32>) -> (tensor<f32>, tensor<272x256xbf16>) {
   %y = te.matmul %x, %w contract = [1, 1] : tensor<272x128xbf16>, tensor<256x128xbf16> -> tensor<272x256xbf16>
   %loss, %lse = te.cross_entropy %y, %t : tensor<272x256xbf16>, tensor<272xi32> lse tensor<272xf32>
   %weight = te.cross_entropy_weight of %t gradient %g vocabulary 256 : tensor<272xi32>
   %d = te.cross_entropy_backward %weight, %y, %t, %lse : tensor<272x256xbf16>, tensor<272xi32>, tensor<272xf32>
-  %db = te.bias_grad %d : tensor<272x256xbf16> -> tensor<256xbf16>
-  return %loss, %db : tensor<f32>, tensor<256xbf16>
+  %p = te.softmax %d : tensor<272x256xbf16>
+  return %loss, %p : tensor<f32>, tensor<272x256xbf16>
+}
+
+// CHECK: gradients in f16 may need
+func.func @bias_in_f16(%x: tensor<272x128xbf16>, %w: tensor<256x128xbf16>, %t: tensor<272xi32>, %g: tensor<f32>) -> (tensor<f32>, tensor<256xf16>) {
+  %y = te.matmul %x, %w contract = [1, 1] : tensor<272x128xbf16>, tensor<256x128xbf16> -> tensor<272x256xbf16>
+  %loss, %lse = te.cross_entropy %y, %t : tensor<272x256xbf16>, tensor<272xi32> lse tensor<272xf32>
+  %weight = te.cross_entropy_weight of %t gradient %g vocabulary 256 : tensor<272xi32>
+  %d = te.cross_entropy_backward %weight, %y, %t, %lse : tensor<272x256xbf16>, tensor<272xi32>, tensor<272xf32>
+  %db = te.bias_grad %d : tensor<272x256xbf16> -> tensor<256xf16>
+  return %loss, %db : tensor<f32>, tensor<256xf16>
 }
 
 // CHECK: the head multiplies a value with itself
