@@ -50,35 +50,51 @@ template <typename LossOp> static bool readPadded(LossOp op) {
   return true;
 }
 
-/// Lets `gradient`, whose result has the columns `type` of its logits again,
-/// be read in place of what pads it; other readers get a slice.
-static void widen(CrossEntropyBackwardOp gradient, RankedTensorType type) {
-  Value whole = gradient.getDlogits();
-  RankedTensorType cut = gradient.getDlogits().getType();
+/// The first elements of each axis of `whole`, as a tensor of `type`.
+static Value cutTo(OpBuilder &builder, Value whole, RankedTensorType type) {
+  SmallVector<OpFoldResult> offsets(type.getRank(), builder.getIndexAttr(0)),
+      strides(type.getRank(), builder.getIndexAttr(1));
+  return tensor::ExtractSliceOp::create(
+      builder, whole.getLoc(), type, whole, offsets,
+      getAsIndexOpFoldResult(builder.getContext(), type.getShape()), strides);
+}
+
+/// Gives `whole` the columns of `type`, those that it has and padding, and lets
+/// its readers have a slice.
+static void widenResult(Value whole, RankedTensorType type) {
+  auto given = cast<RankedTensorType>(whole.getType());
+  OpBuilder builder(whole.getContext());
+  builder.setInsertionPointAfterValue(whole);
   whole.setType(type);
-  OpBuilder builder(gradient->getContext());
-  builder.setInsertionPointAfter(gradient);
-  Value slice;
-  for (OpOperand &use : llvm::make_early_inc_range(whole.getUses())) {
-    Operation *reader = use.getOwner();
-    auto concat = dyn_cast<tensor::ConcatOp>(reader);
-    if (addsZeros(concat) && concat.getDim() == 1 && concat.getType() == type &&
-        use.getOperandNumber() == 0) {
+  Value slice = cutTo(builder, whole, given);
+  whole.replaceAllUsesExcept(slice, slice.getDefiningOp());
+}
+
+/// Lets readers of `gradient`, whose logits have padding, read its result with
+/// padding: casts and GEMMs in place of what pads it, and what computes each
+/// column, or a maximum, by itself. Others read a slice.
+static void widen(CrossEntropyBackwardOp gradient) {
+  RankedTensorType type = gradient.getLogits().getType();
+  Value whole = gradient.getDlogits();
+  widenResult(whole, type);
+  auto slice = cast<tensor::ExtractSliceOp>(*whole.user_begin());
+  for (Operation *reader :
+       llvm::make_early_inc_range(slice.getResult().getUsers())) {
+    if (auto concat = dyn_cast<tensor::ConcatOp>(reader)) {
+      if (!addsZeros(concat) || concat.getDim() != 1 ||
+          concat.getType() != type)
+        continue;
       concat.replaceAllUsesWith(whole);
       concat.erase();
-      continue;
+    } else if (isa<AmaxOp>(reader)) {
+      reader->replaceUsesOfWith(slice, whole);
+    } else if (auto bias = dyn_cast<BiasGradOp>(reader)) {
+      RankedTensorType sums = bias.getDb().getType();
+      bias.getDyMutable().assign(whole);
+      widenResult(bias.getDb(), sums.clone(type.getDimSize(1)));
     }
-    // Zeros change no amax.
-    if (isa<AmaxOp>(reader))
-      continue;
-    if (!slice)
-      slice = tensor::ExtractSliceOp::create(
-          builder, gradient.getLoc(), cut, whole,
-          SmallVector<OpFoldResult>(2, builder.getIndexAttr(0)),
-          getAsIndexOpFoldResult(builder.getContext(), cut.getShape()),
-          SmallVector<OpFoldResult>(2, builder.getIndexAttr(1)));
-    use.set(slice);
   }
+  eraseIfUnused(slice);
 }
 
 namespace {
@@ -92,7 +108,7 @@ struct FusePadding final : te::impl::FusePaddingPassBase<FusePadding> {
         [&](CrossEntropyBackwardOp op) { gradients.push_back(op); });
     for (CrossEntropyBackwardOp gradient : gradients)
       if (readPadded(gradient))
-        widen(gradient, gradient.getLogits().getType());
+        widen(gradient);
   }
 };
 } // namespace

@@ -41,6 +41,19 @@ func.func @readers(%p: !p, %t: !t, %weight: tensor<f32>, %lse: !s) -> (!l, tenso
   return %d, %more : !l, tensor<8x64xbf16>
 }
 
+// Sums of columns are those of padded columns, cut.
+// CHECK-LABEL: func @bias(
+// CHECK: %[[D:.*]] = te.cross_entropy_backward {{.*}} {vocabulary = 29 : i64} : tensor<8x32xbf16>
+// CHECK-NOT: tensor.extract_slice
+// CHECK: %[[SUMS:.*]] = te.bias_grad %[[D]] : tensor<8x32xbf16> -> tensor<32xbf16>
+// CHECK: tensor.extract_slice %[[SUMS]][0] [29] [1] : tensor<32xbf16> to tensor<29xbf16>
+func.func @bias(%p: !p, %t: !t, %weight: tensor<f32>, %lse: !s) -> tensor<29xbf16> {
+  %l = tensor.extract_slice %p[0, 0] [8, 29] [1, 1] : !p to !l
+  %d = te.cross_entropy_backward %weight, %l, %t, %lse : !l, !t, !s
+  %b = te.bias_grad %d : !l -> tensor<29xbf16>
+  return %b : tensor<29xbf16>
+}
+
 // A program may pad its own logits; these are cut once more.
 // CHECK-LABEL: func @twice(
 // CHECK: te.cross_entropy %arg0, %arg1 {vocabulary = 20 : i64} : tensor<8x32xbf16>
