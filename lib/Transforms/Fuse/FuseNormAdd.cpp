@@ -114,7 +114,7 @@ struct FuseNormAdd final : te::impl::FuseNormAddPassBase<FuseNormAdd> {
                                std::pair(add.getRhs(), add.getLhs())}) {
       auto norm = mine.getDefiningOp<NormOp>();
       if (!norm || mine != norm.getY() || norm.getBase() || norm.getAmax() ||
-          mine == other || norm->getBlock() != add->getBlock())
+          norm == other.getDefiningOp() || norm->getBlock() != add->getBlock())
         continue;
       if (!mine.hasOneUse()) {
         decline(add, "the norm has other uses");

@@ -38,6 +38,7 @@ struct AlignProducts final : te::impl::AlignProductsPassBase<AlignProducts> {
   using Base::Base;
 
   void runOnOperation() override {
+    paddedValues.clear();
     SmallVector<MatmulOp> products;
     getOperation().walk([&](MatmulOp op) { products.push_back(op); });
     for (MatmulOp op : products)
@@ -55,8 +56,7 @@ private:
 
 static Sizes sizesOf(MatmulOp op) {
   ArrayRef<int64_t> out = op.getOut().getType().getShape();
-  return {out[0], out[1],
-          op.getA().getType().getDimSize(op.getContract()[0])};
+  return {out[0], out[1], op.getA().getType().getDimSize(op.getContract()[0])};
 }
 
 /// The sizes with each one that is the length of rows in memory rounded up.
@@ -83,11 +83,8 @@ Value AlignProducts::padded(OpBuilder &builder, Value operand,
 void AlignProducts::align(MatmulOp op) {
   const Sizes given = sizesOf(op), sizes = alignedSizes(op);
   auto type = cast<RankedTensorType>(op.getOut().getType());
-  const bool changesResult = given.m != sizes.m || given.n != sizes.n;
-  if (given == sizes ||
-      op.getA().getType().getElementTypeBitWidth() != 16 ||
-      given.m * given.n < least / std::max<int64_t>(given.k, 1) ||
-      (changesResult && (op.getAccumulate() || op.getAlpha())))
+  if (given == sizes || op.getA().getType().getElementTypeBitWidth() != 16 ||
+      given.m * given.n < least / std::max<int64_t>(given.k, 1))
     return;
   OpBuilder builder(op);
   const auto shapeFor = [&](unsigned contract, int64_t free) {
@@ -96,9 +93,11 @@ void AlignProducts::align(MatmulOp op) {
   };
   Value a = padded(builder, op.getA(), shapeFor(op.getContract()[0], sizes.m));
   Value b = padded(builder, op.getB(), shapeFor(op.getContract()[1], sizes.n));
-  Value bias = op.getBias();
+  Value bias = op.getBias(), accumulate = op.getAccumulate();
   if (bias)
     bias = padded(builder, bias, {sizes.n});
+  if (accumulate)
+    accumulate = padded(builder, accumulate, {sizes.m, sizes.n});
   Location loc = op.getLoc();
   if (std::optional<GemmOrigin> origin = GemmOrigin::find(loc)) {
     std::string text;
@@ -113,8 +112,7 @@ void AlignProducts::align(MatmulOp op) {
   }
   auto product =
       MatmulOp::create(builder, loc, type.clone({sizes.m, sizes.n}), a, b,
-                       op.getAlpha(), bias, op.getAccumulate(),
-                       op.getContractAttr());
+                       op.getAlpha(), bias, accumulate, op.getContractAttr());
   op.replaceAllUsesWith(cutTo(builder, loc, product.getOut(), type));
   op.erase();
   ++numAligned;

@@ -104,12 +104,13 @@ def FuseNormAddPass : Pass<"te-fuse-norm-add", "func::FuncOp"> {
 def FusePaddingPass : Pass<"te-fuse-padding", "func::FuncOp"> {
   let summary = "let losses read padded logits in place";
   let description = [{
-    A GEMM whose columns are padded is cut to the classes of a te.cross_entropy, and
-    the gradient of the logits is padded again for its casts and GEMMs. Both are
-    copies of the logits, whose rows are not even aligned. The pass gives the loss
-    and its gradient the padded logits and the number of classes (`vocabulary`), so
-    that the columns of padding are neither read nor copied, and the gradient is 0
-    there.
+    The result of a GEMM with padded columns is cut to the classes of a
+    te.cross_entropy, and the gradient of these logits is padded again for its casts
+    and GEMMs. Both are copies, between rows at other alignments. The pass gives the
+    loss and its gradient the padded logits and the number of classes
+    (`vocabulary`), so that the padding is neither read nor copied, and the gradient
+    is 0 there. It does so for all first columns of a matrix that are at least seven
+    eighths of it.
 
     It runs before te-fuse-amax, and can be skipped; no bit changes.
 

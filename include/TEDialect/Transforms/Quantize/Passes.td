@@ -295,8 +295,9 @@ def AlignProductsPass : Pass<"te-align-products", "func::FuncOp"> {
     operand or of the result is no multiple of 16 bytes, such as logits of 50,257
     words. The pass adds zeros to the operands of each te.matmul of at least `least`
     multiplications, up to the next multiple of 8 of each such size, and cuts the
-    result. Sums only get terms of 0. A matmul with `accumulate` or `alpha` whose
-    result would be padded stays as it is. The precision report names the padding.
+    result. Sums only get terms of 0. The padding is a copy of an operand, a weight
+    or a sum of gradients as well, in each step, and a weight's copy is held until
+    its last reader. The precision report names the padding.
 
     The pass runs on GPU targets, after the pass that decides which GEMMs are in
     high precision, and before te-fuse-padding, which lets losses read the padded

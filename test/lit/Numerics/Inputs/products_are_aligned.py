@@ -31,13 +31,13 @@ func.func @linear(%x: tensor<{m}x{k}xbf16> {{te.name = "x"}}, %w: tensor<{n}x{k}
 SPECIAL = np.array([0x0000, 0x8000, 0x0001, 0x8001, 0x7F80, 0xFF80, 0x7FFF, 0x7F7F], np.uint16)
 
 rng = np.random.default_rng(5)
-for m, n, k in ((16, 29, 64), (15, 33, 70), (1, 1, 1), (40, 301, 13)):
+for m, n, k in ((16, 29, 64), (15, 37, 70), (1, 1, 1), (40, 301, 13)):
     text = TEXT.format(m=m, n=n, k=k)
     given = FOLDER / "given.mlir"
     given.write_text(text)
     passes = ["--te-align-products=least=1", "--te-fuse-padding"]
     aligned = subprocess.run(["te-opt", str(given), *passes], capture_output=True, text=True, check=True).stdout
-    expect("tensor.concat" in aligned and f"vocabulary = {n}" in aligned, f"{m}x{n}x{k} is padded")
+    expect("tensor.concat" in aligned and (n < 8 or f"vocabulary = {n}" in aligned), f"{m}x{n}x{k} is padded")
     for special in (False, True):
         arrays = {
             name: normal(rng, *shape)

@@ -298,3 +298,19 @@ func.func @onto_in_branch(%c: i1, %x: !x, %g: !g) -> !x {
   }
   return %y : !x
 }
+
+// A norm that computes the sum that it normalises cannot add it to its result.
+// CHECK-LABEL: @onto_own_sum
+func.func @onto_own_sum(%a: !x, %b: !x, %g: !g) -> (!x, !x) {
+  // CHECK-NEXT: %[[Y:.*]], %[[SUM:.*]] = te.rms_norm %arg0
+  // CHECK-NEXT: arith.addf %[[SUM]], %[[Y]]
+  // CHECK-NEXT: %[[Z:.*]], %[[SUM2:.*]] = te.rms_norm
+  // CHECK-NEXT: arith.addf %[[Z]], %[[SUM2]]
+  %h = arith.addf %a, %b : !x
+  %y = te.rms_norm %h, %g : !x, !g
+  %o = arith.addf %h, %y : !x
+  %i = arith.addf %o, %b : !x
+  %z = te.rms_norm %i, %g : !x, !g
+  %p = arith.addf %z, %i : !x
+  return %o, %p : !x, !x
+}

@@ -32,10 +32,11 @@ func.func @gradients(%dy: tensor<30x29xbf16>, %w: tensor<29x64xbf16>, %x: tensor
   return %dx, %dw : tensor<30x64xbf16>, tensor<29x64xbf16>
 }
 
-// A sum may be added to if only its terms are padded.
+// What is added to is padded with the result.
 // CHECK-LABEL: func @accumulates(
 // CHECK: te.matmul %{{.*}}, %{{.*}} accumulate %arg2 : {{.*}} tensor<16x72xbf16>, tensor<32x72xbf16> -> tensor<16x32xf32>
-// CHECK: te.matmul %arg3, %arg4 accumulate %arg5
+// CHECK: %[[SUM:.*]] = tensor.concat dim(1) %arg5, %{{.*}} : (tensor<16x29xf32>, tensor<16x3xf32>) -> tensor<16x32xf32>
+// CHECK: te.matmul %arg3, %{{.*}} accumulate %[[SUM]] : tensor<16x32xf32>
 func.func @accumulates(%a: tensor<16x65xbf16>, %b: tensor<32x65xbf16>, %c: tensor<16x32xf32>,
                        %d: tensor<16x64xbf16>, %e: tensor<29x64xbf16>, %f: tensor<16x29xf32>)
     -> (tensor<16x32xf32>, tensor<16x29xf32>) {
