@@ -1,8 +1,8 @@
 //===- AccumulateGradients.cpp - add gradients where they are made --------===//
 //
 // An input that several ops read has a gradient from each of them, and these
-// are added. A dgrad adds the sum so far before it rounds. The gradient of a
-// table adds to the gradient that the table has as the weight of a head, of
+// are added. A dgrad adds the dgrad before it before it rounds. The gradient of
+// a table adds to the gradient that the table has as the weight of a head, of
 // which it touches only the rows of tokens.
 //
 //===----------------------------------------------------------------------===//
@@ -92,21 +92,6 @@ static bool addDgrads(arith::AddFOp add) {
   return true;
 }
 
-/// Adds a gradient that is known before a dgrad in that dgrad.
-static bool addToDgrad(arith::AddFOp add) {
-  for (auto [mine, other] : {std::pair(add.getRhs(), add.getLhs()),
-                             std::pair(add.getLhs(), add.getRhs())}) {
-    Operation *gemm = dgradOf(mine);
-    if (!gemm || gemm != mine.getDefiningOp() || !isBefore(other, gemm) ||
-        !addIn(gemm, other))
-      continue;
-    add.replaceAllUsesWith(mine);
-    add.erase();
-    return true;
-  }
-  return false;
-}
-
 /// Adds another gradient of a table in the gradient of its embedding.
 static bool addToTable(arith::AddFOp add) {
   for (auto [mine, other] : {std::pair(add.getRhs(), add.getLhs()),
@@ -135,7 +120,7 @@ struct AccumulateGradients final
     SmallVector<arith::AddFOp> additions;
     getOperation().walk([&](arith::AddFOp op) { additions.push_back(op); });
     for (arith::AddFOp add : additions)
-      numAccumulated += addDgrads(add) || addToDgrad(add) || addToTable(add);
+      numAccumulated += addDgrads(add) || addToTable(add);
   }
 };
 } // namespace

@@ -435,6 +435,7 @@ func.func @softmax(%x: tensor<256x512xbf16>, %dy: tensor<256x512xbf16>) {
 func.func @cross_entropy(%logits: tensor<256x1000xbf16>, %targets: tensor<256xi32>, %dloss: tensor<f32>) {
   // CHECK: te.cross_entropy %{{.*}}, %{{.*}} : tensor<256x1000xbf16>, tensor<256xi32>
   %loss = te.cross_entropy %logits, %targets : tensor<256x1000xbf16>, tensor<256xi32>
+  %padded = te.cross_entropy %logits, %targets {vocabulary = 997} : tensor<256x1000xbf16>, tensor<256xi32>
   // CHECK: te.cross_entropy %{{.*}} lse tensor<256xf32>
   %loss1, %lse = te.cross_entropy %logits, %targets : tensor<256x1000xbf16>, tensor<256xi32> lse tensor<256xf32>
   // CHECK: te.cross_entropy_weight of %{{.*}} gradient %{{.*}} vocabulary 1000 : tensor<256xi32>

@@ -261,12 +261,11 @@ def AccumulateGradientsPass : Pass<"te-accumulate-gradients", "func::FuncOp"> {
   let summary = "add gradients of one value in the op that makes one of them";
   let description = [{
     Layers that share an input, such as those of queries, keys and values, each
-    compute a gradient of it, and so may a residual connection around them; the
-    gradients are added. The pass makes each addition of a dgrad and of what is known
-    before it the `accumulate` operand of the dgrad, which adds in f32 before it
-    rounds: one rounding less, and no launch that only adds. Of two dgrads, the later
-    one adds. GEMMs with scales of blocks round before they add;
-    `te-fuse-residual-add` makes the same change for them, without another result.
+    compute a gradient of it, and the gradients are added. The pass makes each
+    addition of two dgrads the `accumulate` operand of the later one, which adds in
+    f32 before it rounds: one rounding less, and no launch that only adds. GEMMs with
+    scales of blocks round before they add; `te-fuse-residual-add` makes the same
+    change for them, without another result.
 
     A table whose rows are also the weight of a head has two gradients. The pass
     makes the sum so far the `accumulate` operand of `te.embedding_backward`, which
@@ -292,7 +291,7 @@ def AlignProductsPass : Pass<"te-align-products", "func::FuncOp"> {
   let summary = "pad large 16-bit matmuls to sizes that a GPU multiplies fast";
   let description = [{
     cuBLASLt multiplies bf16 and f16 matrices several times slower if a row of an
-    operand or of the result is no multiple of 16 bytes, such as logits of 50,257
+    operand or of the result is not a multiple of 16 bytes, such as logits of 50,257
     words. The pass adds zeros to the operands of each te.matmul of at least `least`
     multiplications, up to the next multiple of 8 of each such size, and cuts the
     result. Sums only get terms of 0. The padding is a copy of an operand, a weight
