@@ -10,6 +10,8 @@
 
 #include "LaunchCall.h"
 
+#include "TEDialect/Support/KernelRows.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -110,7 +112,9 @@ LogicalResult te::emitLaunches(CrossEntropyBackwardOp op,
 //===----------------------------------------------------------------------===//
 
 /// The chunks of a chunk sum of `rows` rows.
-static int64_t chunksOf(int64_t rows) { return llvm::divideCeil(rows, 128); }
+static int64_t chunksOf(int64_t rows) {
+  return llvm::divideCeil(rows, te_table::kernel_rows::kChunkSumRows);
+}
 
 /// Whether `op` has the memory of its operand.
 static bool isView(Operation *op) {

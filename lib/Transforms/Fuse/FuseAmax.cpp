@@ -6,10 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Padding.h"
-
 #include "TEDialect/IR/TE.h"
 #include "TEDialect/Transforms/Fuse/Passes.h"
+#include "TEDialect/Transforms/Utils/Padding.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 

@@ -1,9 +1,8 @@
 //===- FusePadding.cpp - losses that read padded logits -------------------===//
 
-#include "Padding.h"
-
 #include "TEDialect/IR/TE.h"
 #include "TEDialect/Transforms/Fuse/Passes.h"
+#include "TEDialect/Transforms/Utils/Padding.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -15,8 +14,8 @@ namespace mlir::te {
 using namespace mlir;
 using namespace mlir::te;
 
-/// What `logits` are the first columns of, or null. More than an eighth of
-/// padding costs more to save and to differentiate than a copy of the rest.
+/// What `logits` are the first columns of, or null. Columns that are not read
+/// would be saved and differentiated, too, so at most an eighth is padding.
 static Value paddedColumns(Value logits) {
   auto slice = logits.getDefiningOp<tensor::ExtractSliceOp>();
   if (!slice || !slice.hasZeroOffset() || !slice.hasUnitStride() ||
@@ -33,6 +32,18 @@ static void eraseIfUnused(Operation *op) {
     op->erase();
 }
 
+/// `padded`, saved as `saved` is. Gradients of one value share what is saved.
+static Value savedLike(ResidualOp saved, Value padded) {
+  for (Operation *user : padded.getUsers())
+    if (auto other = dyn_cast<ResidualOp>(user);
+        other && other.getNameAttr() == saved.getNameAttr() &&
+        other->getBlock() == saved->getBlock())
+      return other.getHeld();
+  OpBuilder builder(saved);
+  return ResidualOp::create(builder, saved.getLoc(), padded.getType(), padded,
+                            saved.getNameAttr());
+}
+
 /// Gives `op` the padded logits that its logits are cut from, if they are.
 template <typename LossOp> static bool readPadded(LossOp op) {
   Value logits = op.getLogits();
@@ -41,25 +52,11 @@ template <typename LossOp> static bool readPadded(LossOp op) {
   if (!padded)
     return false;
   op.setVocabulary(op.getClasses());
-  if (saved) {
-    OpBuilder builder(saved);
-    padded = ResidualOp::create(builder, saved.getLoc(), padded.getType(),
-                                padded, saved.getNameAttr());
-  }
-  op.getLogitsMutable().assign(padded);
+  op.getLogitsMutable().assign(saved ? savedLike(saved, padded) : padded);
   Operation *slice = (saved ? saved.getValue() : logits).getDefiningOp();
   eraseIfUnused(saved);
   eraseIfUnused(slice);
   return true;
-}
-
-/// The first elements of each axis of `whole`, as a tensor of `type`.
-static Value cutTo(OpBuilder &builder, Value whole, RankedTensorType type) {
-  SmallVector<OpFoldResult> offsets(type.getRank(), builder.getIndexAttr(0)),
-      strides(type.getRank(), builder.getIndexAttr(1));
-  return tensor::ExtractSliceOp::create(
-      builder, whole.getLoc(), type, whole, offsets,
-      getAsIndexOpFoldResult(builder.getContext(), type.getShape()), strides);
 }
 
 /// Gives `whole` the columns of `type`, those that it has and padding, and lets
@@ -69,7 +66,7 @@ static void widenResult(Value whole, RankedTensorType type) {
   OpBuilder builder(whole.getContext());
   builder.setInsertionPointAfterValue(whole);
   whole.setType(type);
-  Value slice = cutTo(builder, whole, given);
+  Value slice = cutTo(builder, whole.getLoc(), whole, given);
   whole.replaceAllUsesExcept(slice, slice.getDefiningOp());
 }
 

@@ -2,7 +2,7 @@
 
 #include "LogitsChain.h"
 
-#include "Padding.h"
+#include "TEDialect/Transforms/Utils/Padding.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"

@@ -5,14 +5,12 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "LayerPadding.h"
-
 #include "TEDialect/Analysis/GemmOrigin.h"
+#include "TEDialect/IR/TE.h"
 #include "TEDialect/Transforms/Quantize/Passes.h"
+#include "TEDialect/Transforms/Utils/Padding.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "llvm/ADT/STLExtras.h"
-#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MathExtras.h"
 
 namespace mlir::te {
@@ -101,12 +99,9 @@ void AlignProducts::align(MatmulOp op) {
   Location loc = op.getLoc();
   if (std::optional<GemmOrigin> origin = GemmOrigin::find(loc)) {
     std::string text;
-    for (auto [name, from, to] : {std::tuple{"M", given.m, sizes.m},
-                                  {"N", given.n, sizes.n},
-                                  {"K", given.k, sizes.k}})
-      if (from != to)
-        text += llvm::formatv("{0}{1} {2} to {3}", text.empty() ? "" : ", ",
-                              name, from, to);
+    describePadding('M', given.m, sizes.m, text);
+    describePadding('N', given.n, sizes.n, text);
+    describePadding('K', given.k, sizes.k, text);
     origin->reason += ", padded: " + text;
     loc = origin->attach(loc);
   }

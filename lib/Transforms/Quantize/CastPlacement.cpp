@@ -2,10 +2,10 @@
 
 #include "CastPlacement.h"
 #include "GatheredOperands.h"
-#include "LayerPadding.h"
 
 #include "TEDialect/Analysis/GemmOrigin.h"
 #include "TEDialect/IR/Support.h"
+#include "TEDialect/Transforms/Utils/Padding.h"
 
 using namespace mlir;
 using namespace mlir::te;

@@ -27,6 +27,7 @@
 #include "TEDialect/IR/Support.h"
 #include "TEDialect/Transforms/Quantize/Passes.h"
 #include "TEDialect/Transforms/TargetOption.h"
+#include "TEDialect/Transforms/Utils/Padding.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Remarks.h"

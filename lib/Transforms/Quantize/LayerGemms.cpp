@@ -7,8 +7,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "LayerGemms.h"
-#include "LayerPadding.h"
 #include "ZeroPadding.h"
+
+#include "TEDialect/Transforms/Utils/Padding.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "llvm/ADT/TypeSwitch.h"

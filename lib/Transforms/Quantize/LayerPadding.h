@@ -37,13 +37,6 @@ private:
 /// "M 68 to 80, K 100 to 112", the sizes of `gemm` that are padded, or "".
 std::string describePadding(const LayerGemm &gemm);
 
-/// Returns `source`, a tensor, with zeros at the end of each axis up to
-/// `shape`.
-Value padWithZeros(OpBuilder &builder, Value source, ArrayRef<int64_t> shape);
-
-/// Returns the first elements of each axis of `source` as a tensor of `type`.
-Value cutTo(OpBuilder &builder, Location loc, Value source, Type type);
-
 } // namespace mlir::te
 
 #endif // TE_TRANSFORMS_QUANTIZE_LAYERPADDING_H

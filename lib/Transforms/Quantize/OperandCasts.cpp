@@ -1,9 +1,10 @@
 //===- OperandCasts.cpp - the cast of one operand, at one place -----------===//
 
 #include "OperandCasts.h"
-#include "LayerPadding.h"
 #include "OperandAmax.h"
 #include "ZeroPadding.h"
+
+#include "TEDialect/Transforms/Utils/Padding.h"
 
 using namespace mlir;
 using namespace mlir::te;

@@ -212,9 +212,8 @@ LogicalResult ByRowsOp::verify() {
         (isa<ScaledType>(value.getType()) && isByRows(value)))
       return yield.emitOpError()
              << "expected a result of a GEMM or a loss, a bias gradient, a "
-                "cast "
-                "for axis 0 or an amax that the body computes, but got a value "
-                "of type "
+                "cast for axis 0 or an amax that the body computes, but got a "
+                "value of type "
              << value.getType();
   if (yield.getValues().getTypes() != getResultTypes())
     return emitOpError() << "expected the results to have the types of what "

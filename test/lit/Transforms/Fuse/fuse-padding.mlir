@@ -41,6 +41,20 @@ func.func @readers(%p: !p, %t: !t, %weight: tensor<f32>, %lse: !s) -> (!l, tenso
   return %d, %more : !l, tensor<8x64xbf16>
 }
 
+// Gradients of one value share what is saved.
+// CHECK-LABEL: func @shared(
+// CHECK: %[[SAVED:.*]] = te.residual %arg0 "logits"
+// CHECK-NOT: te.residual
+// CHECK: te.cross_entropy_backward %arg2, %[[SAVED]], {{.*}} {vocabulary = 29 : i64}
+// CHECK: te.cross_entropy_backward %arg3, %[[SAVED]], {{.*}} {vocabulary = 29 : i64}
+func.func @shared(%p: !p, %t: !t, %a: tensor<f32>, %b: tensor<f32>, %lse: !s) -> (!l, !l) {
+  %l = tensor.extract_slice %p[0, 0] [8, 29] [1, 1] : !p to !l
+  %saved = te.residual %l "logits" : !l
+  %c = te.cross_entropy_backward %a, %saved, %t, %lse : !l, !t, !s
+  %d = te.cross_entropy_backward %b, %saved, %t, %lse : !l, !t, !s
+  return %c, %d : !l, !l
+}
+
 // Sums of columns are those of padded columns, cut.
 // CHECK-LABEL: func @bias(
 // CHECK: %[[D:.*]] = te.cross_entropy_backward {{.*}} {vocabulary = 29 : i64} : tensor<8x32xbf16>
