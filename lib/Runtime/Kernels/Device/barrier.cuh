@@ -12,11 +12,12 @@
 
 namespace te::rt::cuda::ptx {
 
-/// bar.sync: waits for `Threads` threads, which are whole warps, at named
-/// barrier `Barrier`.
+/// barrier.sync: waits for `Threads` threads, which are whole warps, at named
+/// barrier `Barrier`. Warps may wait in different places of the code, which
+/// bar.sync, the aligned form, does not allow.
 template <int Barrier, int Threads>
 __device__ __forceinline__ void namedBarrierSync() {
-  asm volatile("bar.sync %0, %1;" ::"n"(Barrier), "n"(Threads) : "memory");
+  asm volatile("barrier.sync %0, %1;" ::"n"(Barrier), "n"(Threads) : "memory");
 }
 
 /// Emits no instruction. The compiler moves no memory access across it.
