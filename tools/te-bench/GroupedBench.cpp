@@ -318,8 +318,8 @@ void GroupedBench::runLayer(const Shape &shape, bool even) {
     return kernel(
         [=](te_rt_instance *i) {
           return te_rt_plan_quantize_block(i, 0, matrices, castRows, cols,
-                                           TE_RT_BF16, TE_RT_F8E4M3FN, scheme,
-                                           1, 0.0f);
+                                           castRows, cols, TE_RT_BF16,
+                                           TE_RT_F8E4M3FN, scheme, 1, 0.0f);
         },
         {u.source, u.row, u.rowScale, u.col, u.colScale});
   };
@@ -417,9 +417,9 @@ void GroupedBench::runTensorLayer(const Shape &shape, bool even) {
   auto castWeights = [&, count = groups, height = n, cols = k](void *col) {
     const Step quantize = kernel(
         [=](te_rt_instance *i) {
-          return te_rt_plan_quantize_tensor(i, 0, count, height, cols,
-                                            TE_RT_BF16, TE_RT_F8E4M3FN, 0, 0,
-                                            0.0f);
+          return te_rt_plan_quantize_tensor(i, 0, count, height, cols, height,
+                                            cols, TE_RT_BF16, TE_RT_F8E4M3FN, 0,
+                                            0, 0.0f);
         },
         {w.source, w.scale, w.row, w.rowScale, col,
          col ? w.colScale : nullptr});

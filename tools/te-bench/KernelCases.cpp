@@ -28,6 +28,10 @@ Parameters shape(int64_t cols) { return {{"rows", T}, {"cols", cols}}; }
 Parameters stack(int64_t cols) {
   return shape(cols) + Parameters{{"matrices", 1}};
 }
+/// Of a cast, whose x has all of its rows and columns.
+Parameters cast(int64_t cols) {
+  return stack(cols) + Parameters{{"x_rows", T}, {"x_cols", cols}};
+}
 Parameters flat(int64_t count) { return kBF16 + Parameters{{"count", count}}; }
 const Parameters kE4M3 = {{"fp8_type", TE_RT_F8E4M3FN}};
 
@@ -48,16 +52,16 @@ void addTensorCasts(int64_t cols, const std::string &size, Cases &cases) {
                  "tensor_stats",
                  shape(cols) + kBF16 + kE4M3 + Parameters{{"axis", 1}},
                  {"data", "scale"}}});
-  const Parameters cast = stack(cols) + kBF16 + kE4M3;
+  const Parameters tensor = cast(cols) + kBF16 + kE4M3;
   cases.insert(
       cases.end(),
-      {{"quantize_tensor row" + size, "quantize_tensor", cast, kRow},
+      {{"quantize_tensor row" + size, "quantize_tensor", tensor, kRow},
        // Delayed scaling of a forward alone: one usage, and the next step's
        // amax.
-       {"quantize_tensor row+amax" + size, "quantize_tensor", cast,
+       {"quantize_tensor row+amax" + size, "quantize_tensor", tensor,
         with(kRow, "amax")},
-       {"quantize_tensor row+col" + size, "quantize_tensor", cast, kRowCol},
-       {"quantize_tensor row+col+amax" + size, "quantize_tensor", cast,
+       {"quantize_tensor row+col" + size, "quantize_tensor", tensor, kRowCol},
+       {"quantize_tensor row+col+amax" + size, "quantize_tensor", tensor,
         with(kRowCol, "amax")},
        {"transpose_scaled per_tensor" + size, "transpose_scaled",
         stack(cols)}});
@@ -65,7 +69,7 @@ void addTensorCasts(int64_t cols, const std::string &size, Cases &cases) {
 
 void addBlockCasts(int64_t cols, const std::string &size, Cases &cases) {
   auto block = [&](int32_t scheme) {
-    return stack(cols) + kBF16 + kE4M3 +
+    return cast(cols) + kBF16 + kE4M3 +
            Parameters{{"scheme", scheme}, {"pow2_scales", 1}};
   };
   const Parameters lines = block(TE_RT_BLOCK_1X128),
@@ -125,7 +129,7 @@ void addShardCasts(int64_t cols, const std::string &size, Cases &cases) {
 }
 
 void addMicroscaledCasts(int64_t cols, const std::string &size, Cases &cases) {
-  const Parameters value = stack(cols) + kBF16;
+  const Parameters value = cast(cols) + kBF16;
   for (auto [scheme, name] : {std::pair(TE_RT_MX_1X32, "quantize_mx 1x32"),
                               {TE_RT_MX_32X32, "quantize_mx 32x32"}}) {
     const Parameters mx = value + kE4M3 + Parameters{{"scheme", scheme}};
@@ -289,41 +293,60 @@ void addAttention(Cases &cases) {
       {"used_rows 8192", "used_rows", {{"tokens", T}, {"boundaries", 17}}});
 }
 
-/// Documents of 1024 to 8192 tokens in 65,536 rows, and as many rows in equal
-/// sequences with the rate that documents are compared with.
+/// Attention of 65,536 rows, of which `documents` are the boundaries; without
+/// `documents`, they are sequences of one length.
+struct AttentionBatch {
+  std::string name;
+  std::vector<int32_t> boundaries;
+  bool hasDocuments;
+};
+
+/// The pairs of positions, which 2 products of the forward and 5 of the
+/// backward multiply.
+double pairsOf(const std::vector<int32_t> &boundaries, int64_t window) {
+  double pairs = 0;
+  for (size_t d = 0; d + 1 < boundaries.size(); ++d) {
+    const double length = boundaries[d + 1] - boundaries[d];
+    const double seen = window < 0 ? length : std::min<double>(window, length);
+    pairs += seen * (length - seen / 2);
+  }
+  return pairs;
+}
+
+/// Documents of 1024 to 8192 tokens, and sequences of these lengths, with whose
+/// rates those of the documents are compared.
 void addDocuments(Cases &cases) {
-  constexpr int64_t tokens = 65536, longest = 8192, heads = 32, kvHeads = 8;
+  constexpr int32_t tokens = 65536, longest = 8192, heads = 32, kvHeads = 8;
+  auto equal = [](int32_t length) {
+    std::vector<int32_t> boundaries;
+    for (int32_t row = 0; row <= tokens; row += length)
+      boundaries.push_back(row);
+    return boundaries;
+  };
   std::vector<int32_t> packed = {0};
   for (int32_t length : {8192, 1024, 3072, 5120, 2048, 1536, 7168, 4096, 1024,
                          6144, 2560, 8192, 1280, 3584, 4864, 1024, 2048, 2560})
     packed.push_back(packed.back() + length);
-  std::vector<int32_t> equal;
-  for (int64_t row = 0; row <= tokens; row += longest)
-    equal.push_back(static_cast<int32_t>(row));
-  // Pairs of positions, which 2 products of the forward and 5 of the backward
-  // multiply.
-  auto pairsOf = [](const std::vector<int32_t> &documents, int64_t window) {
-    double pairs = 0;
-    for (size_t d = 0; d + 1 < documents.size(); ++d) {
-      const double length = documents[d + 1] - documents[d];
-      const double seen =
-          window < 0 ? length : std::min<double>(window, length);
-      pairs += seen * (length - seen / 2);
-    }
-    return pairs;
-  };
+  const AttentionBatch batches[] = {
+      {"64x1024", equal(1024), false},
+      {"32x2048", equal(2048), false},
+      {"16x4096", equal(4096), false},
+      {"8x8192", equal(longest), false},
+      {"8 documents of 8192", equal(longest), true},
+      {"18 documents", packed, true}};
   for (int64_t headDim : {64, 128})
     for (int64_t window : {-1, 1024})
-      for (const std::vector<int32_t> *documents :
-           {static_cast<std::vector<int32_t> *>(nullptr), &equal, &packed}) {
-        const double flops = 4 *
-                             pairsOf(documents ? *documents : equal, window) *
+      for (const AttentionBatch &batch : batches) {
+        const double flops = 4 * pairsOf(batch.boundaries, window) *
                              static_cast<double>(heads * headDim);
         const int64_t boundaries =
-            documents ? static_cast<int64_t>(documents->size()) : 0;
+            batch.hasDocuments ? static_cast<int64_t>(batch.boundaries.size())
+                               : 0;
         const Parameters parameters =
             kBF16 + Parameters{{"tokens", tokens},
-                               {"sequence", longest},
+                               {"sequence", batch.hasDocuments
+                                                ? longest
+                                                : batch.boundaries[1]},
                                {"heads", heads},
                                {"kv_heads", kvHeads},
                                {"head_dim", headDim},
@@ -332,15 +355,13 @@ void addDocuments(Cases &cases) {
                                {"window_left", window < 0 ? -1 : window - 1},
                                {"scale", 0.1},
                                {"boundaries", boundaries}};
-        const std::string text =
-            std::string(!documents            ? "8x8192"
-                        : documents == &equal ? "8 documents of 8192"
-                                              : "18 documents") +
-            (window < 0 ? "" : " window 1024") + ", 32/8 x " +
-            std::to_string(headDim);
-        const Names optional = documents ? Names{"documents"} : Names{};
+        const std::string text = batch.name +
+                                 (window < 0 ? "" : " window 1024") +
+                                 ", 32/8 x " + std::to_string(headDim);
+        const Names optional =
+            batch.hasDocuments ? Names{"documents"} : Names{};
         const std::vector<int32_t> given =
-            documents ? *documents : std::vector<int32_t>();
+            batch.hasDocuments ? batch.boundaries : std::vector<int32_t>();
         cases.push_back({"attention " + text,
                          "attention",
                          parameters,
@@ -358,7 +379,6 @@ void addDocuments(Cases &cases) {
       }
 }
 
-/// Updates of a weight of the block.
 /// The loss of 1024 rows of logits, as te-chunk-logits computes it.
 void addLosses(Cases &cases) {
   constexpr int64_t rows = 1024, vocab = 128256;

@@ -82,7 +82,7 @@ inline auto stackStrides(const nvfp4_alpha_params &p) {
 inline auto stackStrides(const quantize_block_params &p) {
   namespace b = quantize_block_buffers;
   StackStrides<b::count_> strides{};
-  strides[b::x] = p.rows * p.cols * byteSize(p.type);
+  strides[b::x] = p.x_rows * p.x_cols * byteSize(p.type);
   detail::setUsageStrides(strides, b::row, 2, p.scheme, p.rows, p.cols, 0);
   return strides;
 }
@@ -90,7 +90,7 @@ inline auto stackStrides(const quantize_block_params &p) {
 inline auto stackStrides(const quantize_mx_params &p) {
   namespace b = quantize_mx_buffers;
   StackStrides<b::count_> strides{};
-  strides[b::x] = p.rows * p.cols * byteSize(p.type);
+  strides[b::x] = p.x_rows * p.x_cols * byteSize(p.type);
   detail::setUsageStrides(strides, b::row, 2, p.scheme, p.rows, p.cols, 0);
   return strides;
 }
@@ -100,7 +100,7 @@ inline auto stackStrides(const quantize_nvfp4_params &p) {
   StackStrides<b::count_> strides{};
   const int64_t amaxBytes =
       (p.row_scaled ? p.rows : 1) * int64_t{sizeof(float)};
-  strides[b::x] = p.rows * p.cols * byteSize(p.type);
+  strides[b::x] = p.x_rows * p.x_cols * byteSize(p.type);
   strides[b::amax] = amaxBytes;
   detail::setUsageStrides(strides, b::row, 3, p.scheme, p.rows, p.cols,
                           amaxBytes);
@@ -110,7 +110,7 @@ inline auto stackStrides(const quantize_nvfp4_params &p) {
 inline auto stackStrides(const quantize_tensor_params &p) {
   namespace b = quantize_tensor_buffers;
   StackStrides<b::count_> strides{};
-  strides[b::x] = p.rows * p.cols * byteSize(p.type);
+  strides[b::x] = p.x_rows * p.x_cols * byteSize(p.type);
   strides[b::scale] = strides[b::amax] = sizeof(float);
   detail::setUsageStrides(strides, b::row, 2, TE_RT_PER_TENSOR, p.rows, p.cols,
                           0);

@@ -170,6 +170,13 @@ inline float load(const void *array, int64_t i, int32_t type) {
     return loadAs<TE_RT_F8E5M2>(array, i);
   }
 }
+/// Element (r, c) of what a cast with the parameters `p` reads: zero outside of
+/// its x.
+template <typename Params>
+float loadPadded(const void *x, int64_t r, int64_t c, const Params &p) {
+  return r < p.x_rows && c < p.x_cols ? load(x, r * p.x_cols + c, p.type)
+                                      : 0.0f;
+}
 inline float store(void *array, int64_t i, float value, int32_t type) {
   switch (type) {
   case TE_RT_F32:

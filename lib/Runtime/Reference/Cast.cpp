@@ -86,7 +86,7 @@ void quantize_block(const quantize_block_params &p, void *const *buffers) {
   quantizeBlocks(
       p.rows, p.cols,
       {p.type, p.fp8_type, p.scheme, p.pow2_scales != 0, p.amax_epsilon},
-      [&](int64_t r, int64_t c) { return load(x, r * p.cols + c, p.type); },
+      [&](int64_t r, int64_t c) { return loadPadded(x, r, c, p); },
       {buffers[b::row], buffers[b::row_scale], buffers[b::col],
        buffers[b::col_scale]});
 }
@@ -146,8 +146,7 @@ void quantize_tensor(const quantize_tensor_params &p, void *const *buffers) {
   auto *col = static_cast<uint8_t *>(buffers[b::col]);
   for (int64_t r = 0; r < p.rows; ++r)
     for (int64_t c = 0; c < p.cols; ++c) {
-      const uint8_t q =
-          toFp8(load(x, r * p.cols + c, p.type) * scale, p.fp8_type);
+      const uint8_t q = toFp8(loadPadded(x, r, c, p) * scale, p.fp8_type);
       if (row)
         row[r * p.cols + c] = q;
       if (col)
@@ -158,7 +157,7 @@ void quantize_tensor(const quantize_tensor_params &p, void *const *buffers) {
       *static_cast<float *>(scaleInv) = 1.0f / scale;
   if (buffers[b::amax])
     *static_cast<float *>(buffers[b::amax]) =
-        amaxOf(x, p.rows * p.cols, p.type);
+        amaxOf(x, p.x_rows * p.x_cols, p.type);
 }
 
 void amax(const amax_params &p, void *const *buffers) {

@@ -250,8 +250,8 @@ void grouped_quantize_nvfp4(const grouped_quantize_nvfp4_params &p,
       arguments[axis == 1 ? quantize_nvfp4_buffers::row_scale
                           : quantize_nvfp4_buffers::col_scale] =
           wholeScale.data();
-      quantize_nvfp4({1, p.rows, p.cols, p.type, TE_RT_NV_1X16, 0, p.scale_max,
-                      p.four_over_six, p.stochastic, p.stream},
+      quantize_nvfp4({1, p.rows, p.cols, p.rows, p.cols, p.type, TE_RT_NV_1X16,
+                      0, p.scale_max, p.four_over_six, p.stochastic, p.stream},
                      arguments);
       const ScaledMatrix whole{wholeData.data(),
                                wholeScale.data(),

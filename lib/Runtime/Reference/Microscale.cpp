@@ -31,7 +31,7 @@ void quantizeMxUsage(const quantize_mx_params &p, int32_t axis, const void *x,
             float amax = 0.0f;
             for (int64_t r = r0; r < r0 + height; ++r)
               for (int64_t c = c0; c < c0 + width; ++c)
-                amax = maxMagnitude(amax, load(x, r * p.cols + c, p.type));
+                amax = maxMagnitude(amax, loadPadded(x, r, c, p));
             const uint8_t exponent =
                 math::mxExponent(amax, math::maxFinite(p.fp8_type));
             const float factor = math::e8m0Inverse(exponent);
@@ -41,7 +41,7 @@ void quantizeMxUsage(const quantize_mx_params &p, int32_t axis, const void *x,
                 if (scale)
                   scale[layout.index(r, c)] = exponent;
                 if (data)
-                  store(data, i, load(x, i, p.type) * factor, p.fp8_type);
+                  store(data, i, loadPadded(x, r, c, p) * factor, p.fp8_type);
               }
           }
       });

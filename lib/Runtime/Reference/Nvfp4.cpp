@@ -125,7 +125,7 @@ void quantize_nvfp4(const quantize_nvfp4_params &p, void *const *buffers) {
   const auto *rng = static_cast<const uint32_t *>(buffers[b::rng]);
   const Quantiser quantiser{p, amax, rng ? rng[0] : 0, rng ? rng[1] : 0};
   auto x = [&, data = buffers[b::x]](int64_t r, int64_t c) {
-    return load(data, r * p.cols + c, p.type);
+    return loadPadded(data, r, c, p);
   };
   auto bytes = [&](int index) {
     return static_cast<uint8_t *>(buffers[index]);

@@ -256,6 +256,8 @@ LogicalResult te::emitRows(tensor::ConcatOp op, LaunchEmitter &emitter,
 
 template <>
 LogicalResult te::emitLaunches(tensor::ConcatOp op, LaunchEmitter &emitter) {
+  if (isReadWithoutZeros(op))
+    return success();
   const Value result = op.getResult();
   const int64_t bytes = elementType(result).getIntOrFloatBitWidth() / 8;
   Value whole =

@@ -7,6 +7,8 @@
 
 #include "LaunchCall.h"
 
+#include "TEDialect/Transforms/Utils/Padding.h"
+
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -18,6 +20,28 @@ static StringRef quantizeKernel(ScaledType type) {
   if (type.isMx())
     return "quantize_mx";
   return type.isNv() ? "quantize_nvfp4" : "quantize_block";
+}
+
+/// `x` without the zeros that are concatenated to its last two axes: casts
+/// write them themselves. Returns `x` if it has none.
+static Value withoutZeros(Value x) {
+  auto concat = x.getDefiningOp<tensor::ConcatOp>();
+  if (!addsZeros(concat))
+    return x;
+  const int64_t rank = concat.getResultType().getRank();
+  return static_cast<int64_t>(concat.getDim()) >= rank - 2
+             ? withoutZeros(concat.getInputs().front())
+             : x;
+}
+
+/// What the cast `op` to `type` reads: x without its zeros, if the rows of the
+/// type are those of one axis of x and no row has an amax of its own.
+static Value readOf(Value x, ScaledType type) {
+  auto tensor = cast<ShapedType>(x.getType());
+  return tensor.getRank() >= 2 && !type.is(ScaleVariant::RowScaled) &&
+                 tensor.getDimSize(tensor.getRank() - 2) == type.getRows()
+             ? withoutZeros(x)
+             : x;
 }
 
 /// A divisor of `count` to use as the number of columns of a flat shard, which
@@ -44,6 +68,28 @@ static void addUsage(LaunchCall &call, Operation *op, Value usage,
 static bool hasScaleOfGroup(ScaledType type) {
   return type.getScheme() == Scheme::PerTensor ||
          (type.isNv() && !type.is(ScaleVariant::RowScaled));
+}
+
+bool te::isReadWithoutZeros(tensor::ConcatOp op) {
+  return addsZeros(op) && llvm::all_of(op->getUsers(), [&](Operation *user) {
+           if (user->getBlock() != op->getBlock())
+             return false;
+           return llvm::TypeSwitch<Operation *, bool>(user)
+               .Case<QuantizeOp>([](QuantizeOp cast) {
+                 return readOf(cast.getX(), cast.getUsageType()) != cast.getX();
+               })
+               .Case<GroupedQuantizeOp>([](GroupedQuantizeOp cast) {
+                 return !hasScaleOfGroup(cast.getUsageType()) &&
+                        readOf(cast.getX(), cast.getUsageType()) != cast.getX();
+               })
+               .Case<AmaxOp>([](AmaxOp amax) {
+                 return withoutZeros(amax.getX()) != amax.getX();
+               })
+               .Case<tensor::ConcatOp>([](tensor::ConcatOp outer) {
+                 return isReadWithoutZeros(outer);
+               })
+               .Default(false);
+         });
 }
 
 static LogicalResult emitGroupedQuantize(GroupedQuantizeOp op,
@@ -122,12 +168,17 @@ static void addScale(LaunchCall &call, Value scale, ScaledType type) {
 template <typename CastOp>
 static LogicalResult emitQuantize(CastOp op, LaunchEmitter &emitter) {
   ScaledType type = op.getUsageType();
+  const Value x = readOf(op.getX(), type);
+  const bool isPadded = x != op.getX();
+  const int64_t rank = cast<ShapedType>(x.getType()).getRank();
   LaunchCall call(emitter, op, quantizeKernel(type));
   call.i64("matrices", type.getNumMatrices())
       .i64("rows", type.getRows())
       .i64("cols", type.getCols())
-      .type("type", elementType(op.getX()))
-      .in(op.getX());
+      .i64("x_rows", isPadded ? dim(x, rank - 2) : type.getRows())
+      .i64("x_cols", isPadded ? dim(x, rank - 1) : type.getCols())
+      .type("type", elementType(x))
+      .in(x);
   // Every element of an nv value is FP4.
   if (!type.isNv())
     call.type("fp8_type", type.getElementType());
@@ -208,9 +259,12 @@ LogicalResult te::emitLaunches(QuantizeShardOp op, LaunchEmitter &emitter) {
     // With one scale, the elements can be cast as a matrix of any shape.
     const int64_t cols = columnsOfRun(type.getShard());
     LaunchCall call(emitter, op, "quantize_tensor");
+    const int64_t rows = type.getShard() / cols;
     call.i64("matrices", 1)
-        .i64("rows", type.getShard() / cols)
+        .i64("rows", rows)
         .i64("cols", cols)
+        .i64("x_rows", rows)
+        .i64("x_cols", cols)
         .type("type", elementType(op.getX()))
         .in(op.getX())
         .type("fp8_type", type.getElementType());
@@ -292,10 +346,11 @@ LogicalResult te::emitLaunches(SwizzleScalesOp op, LaunchEmitter &emitter) {
 }
 
 template <> LogicalResult te::emitLaunches(AmaxOp op, LaunchEmitter &emitter) {
+  const Value x = withoutZeros(op.getX());
   return LaunchCall(emitter, op, "amax")
-      .i64("count", count(op.getX()))
-      .type("type", elementType(op.getX()))
-      .in(op.getX())
+      .i64("count", count(x))
+      .type("type", elementType(x))
+      .in(x)
       .out(op.getAmax())
       .in(op.getSkip())
       .emit();

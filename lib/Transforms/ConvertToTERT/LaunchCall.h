@@ -296,6 +296,10 @@ LogicalResult emitRows(tensor::ConcatOp op, LaunchEmitter &emitter,
 /// one launch computes and casts it; else null.
 CrossEntropyBackwardOp unstoredGradient(QuantizeOp cast);
 
+/// Whether `op` adds zeros that all of its readers, which are casts, write
+/// themselves, so that it needs no launch.
+bool isReadWithoutZeros(tensor::ConcatOp op);
+
 template <typename Op>
 struct KernelModel : KernelOpInterface::ExternalModel<KernelModel<Op>, Op> {
   LogicalResult emitLaunches(Operation *op, LaunchEmitter &emitter) const {

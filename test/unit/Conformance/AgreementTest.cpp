@@ -91,7 +91,8 @@ TEST_P(Agreement, Casts) {
     for (int32_t fp8Type : {TE_RT_F8E4M3FN, TE_RT_F8E5M2}) {
       const std::vector<float> scale{7.3f};
       check(what + " tensor",
-            TE_PLAN(quantize_tensor, 1, rows, cols, type, fp8Type, 0, 0, 0.0f),
+            TE_PLAN(quantize_tensor, 1, rows, cols, rows, cols, type, fp8Type,
+                    0, 0, 0.0f),
             {in(x.bytes), in(scale)},
             {{fp8Type, size},
              {TE_RT_F32, 1},
@@ -111,8 +112,8 @@ TEST_P(Agreement, Casts) {
         for (bool pow2 : {false, true}) {
           const int64_t rowScales = scaleCount(scheme, rows, cols);
           const int64_t colScales = scaleCount(scheme, cols, rows);
-          const auto plan = TE_PLAN(quantize_block, 1, rows, cols, type,
-                                    fp8Type, scheme, pow2, 0.0f);
+          const auto plan = TE_PLAN(quantize_block, 1, rows, cols, rows, cols,
+                                    type, fp8Type, scheme, pow2, 0.0f);
           check(what + " block", plan, {in(x.bytes)},
                 {{fp8Type, size},
                  {TE_RT_F32, rowScales},
@@ -181,9 +182,9 @@ TEST_P(Agreement, Nvfp4) {
             for (int32_t stochastic : {0, 1}) {
               if (stochastic && fourOverSix)
                 continue;
-              const auto plan = TE_PLAN(quantize_nvfp4, 1, rows, cols, type,
-                                        scheme, 0, fourOverSix == 2 ? 256 : 448,
-                                        fourOverSix, stochastic, 5);
+              const auto plan = TE_PLAN(
+                  quantize_nvfp4, 1, rows, cols, rows, cols, type, scheme, 0,
+                  fourOverSix == 2 ? 256 : 448, fourOverSix, stochastic, 5);
               const std::vector<Buffer> inputs{unaligned(in(x.bytes), shift),
                                                in(largest), in(rng)};
               check(what, plan, inputs,
@@ -197,8 +198,8 @@ TEST_P(Agreement, Nvfp4) {
             }
         for (int32_t fourOverSix : {0, 1})
           check(what + " row-scaled",
-                TE_PLAN(quantize_nvfp4, 1, rows, cols, type, TE_RT_NV_1X16, 1,
-                        448, fourOverSix, 0, 0),
+                TE_PLAN(quantize_nvfp4, 1, rows, cols, rows, cols, type,
+                        TE_RT_NV_1X16, 1, 448, fourOverSix, 0, 0),
                 {unaligned(in(x.bytes), shift), in(amax), Buffer()},
                 {row, rowScale, {TE_RT_F32, rows}, none, none, none});
         check(what + " alpha", TE_PLAN(nvfp4_alpha, 1, rows, 448, 256),

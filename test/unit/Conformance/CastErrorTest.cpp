@@ -6,21 +6,32 @@ using namespace te::conformance;
 
 namespace {
 
+TEST_P(Errors, PaddedCasts) {
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      TE_PLAN(quantize_tensor, 1, 16, 16, 17, 16, TE_RT_BF16,
+                              TE_RT_F8E4M3FN, 0, 0, 0.0f),
+                      {"quantize_tensor", "'x_rows'", "'rows'", "17"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      TE_PLAN(quantize_mx, 1, 32, 32, 32, 33, TE_RT_BF16,
+                              TE_RT_F8E4M3FN, TE_RT_MX_1X32),
+                      {"quantize_mx", "'x_cols'", "'cols'", "33"}));
+}
+
 TEST_P(Errors, Microscaled) {
   constexpr int32_t e4 = TE_RT_F8E4M3FN, e2 = TE_RT_F4E2M1FN;
   const auto invalid = TE_RT_INVALID_ARGUMENT;
-  EXPECT_TRUE(refuses(invalid,
-                      TE_PLAN(quantize_mx, 1, 48, 64, TE_RT_BF16, e4, 3),
-                      {"quantize_mx", "'rows' to be a multiple of 32", "48"}));
-  EXPECT_TRUE(refuses(invalid,
-                      TE_PLAN(quantize_mx, 1, 64, 16, TE_RT_BF16, e4, 3),
-                      {"'cols' to be a multiple of 32", "16"}));
-  EXPECT_TRUE(refuses(invalid,
-                      TE_PLAN(quantize_mx, 1, 64, 64, TE_RT_BF16, e4, 5),
-                      {"mx_1x32 to mx_32x32", "nv_1x16"}));
-  EXPECT_TRUE(refuses(invalid,
-                      TE_PLAN(quantize_mx, 1, 64, 64, TE_RT_BF16, e2, 3),
-                      {"'fp8_type'", "f8E4M3FN, f8E5M2", "f4E2M1FN"}));
+  EXPECT_TRUE(refuses(
+      invalid, TE_PLAN(quantize_mx, 1, 48, 64, 48, 64, TE_RT_BF16, e4, 3),
+      {"quantize_mx", "'rows' to be a multiple of 32", "48"}));
+  EXPECT_TRUE(refuses(
+      invalid, TE_PLAN(quantize_mx, 1, 64, 16, 64, 16, TE_RT_BF16, e4, 3),
+      {"'cols' to be a multiple of 32", "16"}));
+  EXPECT_TRUE(refuses(
+      invalid, TE_PLAN(quantize_mx, 1, 64, 64, 64, 64, TE_RT_BF16, e4, 5),
+      {"mx_1x32 to mx_32x32", "nv_1x16"}));
+  EXPECT_TRUE(refuses(
+      invalid, TE_PLAN(quantize_mx, 1, 64, 64, 64, 64, TE_RT_BF16, e2, 3),
+      {"'fp8_type'", "f8E4M3FN, f8E5M2", "f4E2M1FN"}));
   EXPECT_TRUE(
       refuses(invalid, TE_PLAN(swizzle_scales, 64, 64, 1, 1),
               {"swizzle_scales", "mx_1x32 to nv_16x16", "block_1x128"}));
@@ -76,9 +87,9 @@ TEST_P(Errors, Nvfp4) {
   auto expect = [&](const Parameters &p,
                     std::initializer_list<const char *> parts) {
     EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
-                        TE_PLAN(quantize_nvfp4, 1, p.rows, p.cols, TE_RT_BF16,
-                                p.scheme, p.rowScaled, p.scaleMax,
-                                p.fourOverSix, p.stochastic, 0),
+                        TE_PLAN(quantize_nvfp4, 1, p.rows, p.cols, p.rows,
+                                p.cols, TE_RT_BF16, p.scheme, p.rowScaled,
+                                p.scaleMax, p.fourOverSix, p.stochastic, 0),
                         parts));
   };
   expect({.rows = 24},

@@ -55,13 +55,13 @@ protected:
                   const Cast &cast, const std::vector<float> &scale) {
     Usages u(cast, rows, cols);
     if (u.isPerTensor)
-      device().run(
-          TE_PLAN(quantize_tensor, 1, rows, cols, x.type, fp8Type, 0, 0, 0.0f),
-          {in(x.bytes), in(scale), out(u.row), out(u.rowScale), out(u.col),
-           out(u.colScale), out(u.amax)});
+      device().run(TE_PLAN(quantize_tensor, 1, rows, cols, rows, cols, x.type,
+                           fp8Type, 0, 0, 0.0f),
+                   {in(x.bytes), in(scale), out(u.row), out(u.rowScale),
+                    out(u.col), out(u.colScale), out(u.amax)});
     else
-      device().run(TE_PLAN(quantize_block, 1, rows, cols, x.type, fp8Type,
-                           cast.scheme, cast.pow2, 0.0f),
+      device().run(TE_PLAN(quantize_block, 1, rows, cols, rows, cols, x.type,
+                           fp8Type, cast.scheme, cast.pow2, 0.0f),
                    {in(x.bytes), out(u.row), out(u.rowScale), out(u.col),
                     out(u.colScale)});
     return u;

@@ -100,8 +100,8 @@ TEST_P(Golden, CurrentScaling) {
     std::vector<uint8_t> row(rows * cols), col(rows * cols);
     device().run(TE_PLAN(amax, rows * cols, TE_RT_BF16),
                  {in(x.data), out(amax)});
-    device().run(TE_PLAN(quantize_tensor, 1, rows, cols, TE_RT_BF16, c.fp8Type,
-                         1, c.pow2, 0.0f),
+    device().run(TE_PLAN(quantize_tensor, 1, rows, cols, rows, cols, TE_RT_BF16,
+                         c.fp8Type, 1, c.pow2, 0.0f),
                  {in(x.data), in(amax), out(row), out(rowScale), out(col),
                   out(colScale), none()});
     expectBytes(c, "data", row);
@@ -121,8 +121,8 @@ TEST_P(Golden, DelayedScaling) {
     const int64_t rows = x.shape[0], cols = x.shape[1];
     std::vector<float> scaleInv(1), amax(1);
     std::vector<uint8_t> row(rows * cols), col(rows * cols);
-    device().run(TE_PLAN(quantize_tensor, 1, rows, cols, TE_RT_BF16, c.fp8Type,
-                         0, 0, 0.0f),
+    device().run(TE_PLAN(quantize_tensor, 1, rows, cols, rows, cols, TE_RT_BF16,
+                         c.fp8Type, 0, 0, 0.0f),
                  {in(x.data), in(std::vector<float>{7.3f}), out(row),
                   out(scaleInv), out(col), none(), out(amax)});
     expectBytes(c, "data", row);
@@ -231,8 +231,8 @@ protected:
       std::vector<float> rowScale(scaleCount(scheme, rows, cols));
       std::vector<float> colScale(scaleCount(scheme, cols, rows));
       device().run(
-          TE_PLAN(quantize_block, 1, rows, cols, TE_RT_BF16, c.fp8Type, scheme,
-                  c.pow2, 0.0f),
+          TE_PLAN(quantize_block, 1, rows, cols, rows, cols, TE_RT_BF16,
+                  c.fp8Type, scheme, c.pow2, 0.0f),
           {in(x.data), out(row), out(rowScale), out(col), out(colScale)});
       expectBytes(c, "row", row);
       expectBytes(c, "col", col);
@@ -299,8 +299,9 @@ protected:
     buffers[isRow ? 3 : 6] = out(data);
     buffers[isRow ? 4 : 7] = out(scale);
     buffers[isRow ? 5 : 8] = out(copy);
-    device().run(TE_PLAN(quantize_nvfp4, 1, rows, cols, TE_RT_BF16, v.scheme,
-                         v.rowScaled, v.scaleMax, v.fourOverSix, 0, 0),
+    device().run(TE_PLAN(quantize_nvfp4, 1, rows, cols, rows, cols, TE_RT_BF16,
+                         v.scheme, v.rowScaled, v.scaleMax, v.fourOverSix, 0,
+                         0),
                  buffers);
     expectBytes(name + "/" + usage, data);
     expectScales(name + "/" + usage + "_scale", outer, inner, scale);

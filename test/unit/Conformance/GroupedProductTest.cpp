@@ -67,14 +67,15 @@ protected:
       return inputs;
     };
     if (isMx(scheme)) {
-      device().run(TE_PLAN(quantize_mx, 1, rows, cols, type, fp8, scheme),
-                   usage({in(x.bytes)}, 2));
+      device().run(
+          TE_PLAN(quantize_mx, 1, rows, cols, rows, cols, type, fp8, scheme),
+          usage({in(x.bytes)}, 2));
       return q;
     }
     if (scheme == TE_RT_BLOCK_1X128 || scheme == TE_RT_BLOCK_128X128) {
-      device().run(
-          TE_PLAN(quantize_block, 1, rows, cols, type, fp8, scheme, 0, 0.0f),
-          usage({in(x.bytes)}, 2));
+      device().run(TE_PLAN(quantize_block, 1, rows, cols, rows, cols, type, fp8,
+                           scheme, 0, 0.0f),
+                   usage({in(x.bytes)}, 2));
       return q;
     }
     const int64_t groups = layout ? layout->groups() : 1;
@@ -92,8 +93,8 @@ protected:
                     layout->alignment, type, 448, 0, 0, 0),
             usage({in(x.bytes), in(layout->sizes), in(amax), none()}, 3));
       else
-        device().run(TE_PLAN(quantize_nvfp4, 1, rows, cols, type, scheme, 0,
-                             448, 0, 0, 0),
+        device().run(TE_PLAN(quantize_nvfp4, 1, rows, cols, rows, cols, type,
+                             scheme, 0, 448, 0, 0, 0),
                      usage({in(x.bytes), in(amax), none()}, 3));
       return q;
     }
@@ -106,9 +107,9 @@ protected:
     else {
       std::vector<Buffer> buffers = usage({in(x.bytes), in(scale)}, 2);
       buffers.push_back(none());
-      device().run(
-          TE_PLAN(quantize_tensor, 1, rows, cols, type, fp8, 0, 0, 0.0f),
-          buffers);
+      device().run(TE_PLAN(quantize_tensor, 1, rows, cols, rows, cols, type,
+                           fp8, 0, 0, 0.0f),
+                   buffers);
     }
     return q;
   }

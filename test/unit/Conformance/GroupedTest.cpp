@@ -150,10 +150,10 @@ TEST_P(Grouped, TensorCastIsThatOfEachGroup) {
           const Array part = rowsOf(x, cols, start, count, count);
           std::vector<uint8_t> q(count * cols), qCol(count * cols);
           std::vector<float> inverse(1), one{scale[g]}, amax(1);
-          device().run(
-              TE_PLAN(quantize_tensor, 1, count, cols, type, fp8, 0, 0, 0.0f),
-              {in(part.bytes), in(one), out(q), out(inverse), out(qCol), none(),
-               none()});
+          device().run(TE_PLAN(quantize_tensor, 1, count, cols, count, cols,
+                               type, fp8, 0, 0, 0.0f),
+                       {in(part.bytes), in(one), out(q), out(inverse),
+                        out(qCol), none(), none()});
           EXPECT_EQ(rowScale[g], inverse[0]);
           EXPECT_EQ(colScale[g], inverse[0]);
           Array back(outType, count * cols);
@@ -197,7 +197,7 @@ TEST_P(Grouped, StochasticCastCountsOverTheWholeValue) {
         {in(x.bytes), in(layout.sizes), in(amax), in(rng), out(row),
          out(rowScale), out(copied), out(col), out(colScale), out(copiedCol)});
     // With one amax for all groups, the cast is that of the whole matrix.
-    device().run(TE_PLAN(quantize_nvfp4, 1, rows, cols, TE_RT_BF16,
+    device().run(TE_PLAN(quantize_nvfp4, 1, rows, cols, rows, cols, TE_RT_BF16,
                          TE_RT_NV_1X16, 0, 448, fourOverSix, stochastic, 3),
                  {in(x.bytes), in(one), in(rng), out(wholeRow),
                   out(wholeRowScale), out(whole), out(wholeCol),

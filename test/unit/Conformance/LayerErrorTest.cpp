@@ -33,10 +33,11 @@ TEST_P(Errors, Parameters) {
         TE_RT_INVALID_ARGUMENT,
         TE_PLAN(transpose_scaled, matrices, 8, 8, TE_RT_PER_TENSOR),
         {"'matrices' to be from 1 to 4096", std::to_string(matrices).c_str()}));
-  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
-                      TE_PLAN(quantize_tensor, 1, INT64_MAX / 2, 8, TE_RT_BF16,
-                              TE_RT_F8E4M3FN, 0, 0, 0.0f),
-                      {"'rows' and 'cols'"}));
+  EXPECT_TRUE(
+      refuses(TE_RT_INVALID_ARGUMENT,
+              TE_PLAN(quantize_tensor, 1, INT64_MAX / 2, 8, INT64_MAX / 2, 8,
+                      TE_RT_BF16, TE_RT_F8E4M3FN, 0, 0, 0.0f),
+              {"'rows' and 'cols'"}));
 }
 
 TEST_P(Errors, AttentionSizes) {

@@ -98,10 +98,10 @@ TEST_P(Microscale, DequantiseInvertsQuantise) {
       usages[axis].data.resize(rows * cols);
       usages[axis].scale.resize(microscaleCount(scheme, axis, rows, cols));
     }
-    device().run(
-        TE_PLAN(quantize_mx, 1, rows, cols, TE_RT_BF16, TE_RT_F8E4M3FN, scheme),
-        {in(x.bytes), out(usages[1].data), out(usages[1].scale),
-         out(usages[0].data), out(usages[0].scale)});
+    device().run(TE_PLAN(quantize_mx, 1, rows, cols, rows, cols, TE_RT_BF16,
+                         TE_RT_F8E4M3FN, scheme),
+                 {in(x.bytes), out(usages[1].data), out(usages[1].scale),
+                  out(usages[0].data), out(usages[0].scale)});
     for (int axis : {0, 1}) {
       Array back(TE_RT_BF16, rows * cols);
       device().run(TE_PLAN(dequantize, 1, rows, cols, TE_RT_F8E4M3FN, scheme,
@@ -242,7 +242,7 @@ TEST_P(Microscale, TransposeMxEqualsQuantisingForTheOtherAxis) {
       row.scale.resize(microscaleCount(scheme, 1, rows, cols));
       for (Microscaled *each : {&col, &turned, &odd})
         each->scale.resize(microscaleCount(scheme, 0, rows, cols));
-      device().run(TE_PLAN(quantize_mx, 1, rows, cols, TE_RT_BF16,
+      device().run(TE_PLAN(quantize_mx, 1, rows, cols, rows, cols, TE_RT_BF16,
                            TE_RT_F8E4M3FN, scheme),
                    {in(x.bytes), out(row.data), out(row.scale), out(col.data),
                     out(col.scale)});
@@ -305,8 +305,8 @@ TEST_P(Microscale, TransposeNvEqualsQuantisingForTheOtherAxis) {
       turned.scale = col.scale;
       device().run(TE_PLAN(amax, rows * cols, TE_RT_BF16),
                    {in(x.bytes), out(amax)});
-      device().run(TE_PLAN(quantize_nvfp4, 1, rows, cols, TE_RT_BF16, scheme, 0,
-                           448, 0, 0, 0),
+      device().run(TE_PLAN(quantize_nvfp4, 1, rows, cols, rows, cols,
+                           TE_RT_BF16, scheme, 0, 448, 0, 0, 0),
                    {in(x.bytes), in(amax), none(), out(row.data),
                     out(row.scale), out(rowAmax), out(col.data), out(col.scale),
                     out(colAmax)});

@@ -51,7 +51,8 @@ protected:
   BothUsages quantise(const Array &x, int64_t rows, int64_t cols,
                       int32_t fp8Type, int32_t scheme) {
     BothUsages both(rows, cols, scheme);
-    device().run(TE_PLAN(quantize_mx, 1, rows, cols, x.type, fp8Type, scheme),
+    device().run(TE_PLAN(quantize_mx, 1, rows, cols, rows, cols, x.type,
+                         fp8Type, scheme),
                  {in(x.bytes), out(both.row.data), out(both.row.scale),
                   out(both.col.data), out(both.col.scale)});
     return both;
@@ -221,8 +222,8 @@ TEST_P(MxCast, PartsAloneAndUnaligned) {
     for (int32_t scheme : kSchemes)
       for (int32_t fp8Type : kFp8Types) {
         const Array x = makeArray("wide", type, rows * cols, scheme);
-        const auto plan =
-            TE_PLAN(quantize_mx, 1, rows, cols, type, fp8Type, scheme);
+        const auto plan = TE_PLAN(quantize_mx, 1, rows, cols, rows, cols, type,
+                                  fp8Type, scheme);
         const BothUsages both = quantise(x, rows, cols, fp8Type, scheme);
         BothUsages alone(rows, cols, scheme), odd(rows, cols, scheme);
         device().run(plan, {in(x.bytes), out(alone.row.data),
@@ -257,8 +258,8 @@ TEST_P(MxCast, EmptyMatrix) {
   std::vector<uint8_t> nothing;
   for (int64_t rows : {0, 64})
     for (int32_t scheme : kSchemes)
-      device().run(TE_PLAN(quantize_mx, 1, rows, 64 - rows, TE_RT_BF16,
-                           TE_RT_F8E4M3FN, scheme),
+      device().run(TE_PLAN(quantize_mx, 1, rows, 64 - rows, rows, 64 - rows,
+                           TE_RT_BF16, TE_RT_F8E4M3FN, scheme),
                    {in(nothing), out(nothing), out(nothing), out(nothing),
                     out(nothing)});
 }

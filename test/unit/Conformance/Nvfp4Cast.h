@@ -42,8 +42,9 @@ class Nvfp4Cast : public BackendTest {
 protected:
   static PlanFunction plan(int32_t type, int64_t rows, int64_t cols,
                            const NvOptions &o) {
-    return TE_PLAN(quantize_nvfp4, 1, rows, cols, type, o.scheme, o.rowScaled,
-                   o.scaleMax, o.fourOverSix, o.stochastic, o.stream);
+    return TE_PLAN(quantize_nvfp4, 1, rows, cols, rows, cols, type, o.scheme,
+                   o.rowScaled, o.scaleMax, o.fourOverSix, o.stochastic,
+                   o.stream);
   }
   /// Both usages, or only the row usage of a row-scaled value.
   BothUsages quantise(const Array &x, int64_t rows, int64_t cols,

@@ -131,29 +131,29 @@ TEST_P(Skip, EveryCast) {
                          uint8_t{0x41})},
          {all, block(TE_RT_BLOCK_128X128, kRows, kCols)}});
   check({"quantize_tensor",
-         TE_PLAN(quantize_tensor, 1, kRows, kCols, TE_RT_BF16, TE_RT_F8E4M3FN,
-                 0, 0, 0.0f),
+         TE_PLAN(quantize_tensor, 1, kRows, kCols, kRows, kCols, TE_RT_BF16,
+                 TE_RT_F8E4M3FN, 0, 0, 0.0f),
          {x.bytes, bytesOf(7.3f)},
          {all, 4, all, 4, 4},
          4});
   check({"quantize_tensor, no amax",
-         TE_PLAN(quantize_tensor, 1, kRows, kCols, TE_RT_BF16, TE_RT_F8E4M3FN,
-                 0, 0, 0.0f),
+         TE_PLAN(quantize_tensor, 1, kRows, kCols, kRows, kCols, TE_RT_BF16,
+                 TE_RT_F8E4M3FN, 0, 0, 0.0f),
          {x.bytes, bytesOf(7.3f)},
          {all, 4, all, 4, 0}});
   for (int32_t scheme : {TE_RT_BLOCK_1X128, TE_RT_BLOCK_128X128})
     check(
         {"quantize_block " + std::to_string(scheme),
-         TE_PLAN(quantize_block, 1, kRows, kCols, TE_RT_BF16, TE_RT_F8E4M3FN,
-                 scheme, 1, 0.0f),
+         TE_PLAN(quantize_block, 1, kRows, kCols, kRows, kCols, TE_RT_BF16,
+                 TE_RT_F8E4M3FN, scheme, 1, 0.0f),
          {x.bytes},
          {all, block(scheme, kRows, kCols), all, block(scheme, kCols, kRows)}});
   for (int32_t scheme : {TE_RT_MX_1X32, TE_RT_MX_32X32}) {
     const size_t rowScales = microscaleCount(scheme, 1, kRows, kCols);
     const size_t colScales = microscaleCount(scheme, 0, kRows, kCols);
     check({"quantize_mx " + std::to_string(scheme),
-           TE_PLAN(quantize_mx, 1, kRows, kCols, TE_RT_BF16, TE_RT_F8E4M3FN,
-                   scheme),
+           TE_PLAN(quantize_mx, 1, kRows, kCols, kRows, kCols, TE_RT_BF16,
+                   TE_RT_F8E4M3FN, scheme),
            {x.bytes},
            {all, rowScales, all, colScales}});
     for (int32_t axis : {1, 0})
@@ -167,8 +167,8 @@ TEST_P(Skip, EveryCast) {
     const size_t rowScales = microscaleCount(scheme, 1, kRows, kCols);
     const size_t colScales = microscaleCount(scheme, 0, kRows, kCols);
     check({"quantize_nvfp4 " + std::to_string(scheme),
-           TE_PLAN(quantize_nvfp4, 1, kRows, kCols, TE_RT_BF16, scheme, 0, 448,
-                   0, 0, 0),
+           TE_PLAN(quantize_nvfp4, 1, kRows, kCols, kRows, kCols, TE_RT_BF16,
+                   scheme, 0, 448, 0, 0, 0),
            {x.bytes, bytesOf(3.5f), {}},
            {all / 2, rowScales, 4, all / 2, colScales, 4}});
     check({"quantize_nvfp4_shard " + std::to_string(scheme),

@@ -117,8 +117,8 @@ TEST_P(Stack, TensorAndBlockCasts) {
       for (size_t amax : {0, 4})
         check({text("quantize_tensor", rows, cols, type),
                [=](int64_t matrices) {
-                 return TE_PLAN(quantize_tensor, matrices, rows, cols, type,
-                                TE_RT_F8E4M3FN, 0, 0, 0.0f);
+                 return TE_PLAN(quantize_tensor, matrices, rows, cols, rows,
+                                cols, type, TE_RT_F8E4M3FN, 0, 0, 0.0f);
                },
                {x, scales},
                {false, false},
@@ -126,8 +126,8 @@ TEST_P(Stack, TensorAndBlockCasts) {
       for (int32_t scheme : {TE_RT_BLOCK_1X128, TE_RT_BLOCK_128X128})
         check({text("quantize_block", rows, cols, scheme),
                [=](int64_t matrices) {
-                 return TE_PLAN(quantize_block, matrices, rows, cols, type,
-                                TE_RT_F8E4M3FN, scheme, 0, 0.0f);
+                 return TE_PLAN(quantize_block, matrices, rows, cols, rows,
+                                cols, type, TE_RT_F8E4M3FN, scheme, 0, 0.0f);
                },
                {x},
                {false},
@@ -143,8 +143,8 @@ TEST_P(Stack, MicroscaledCasts) {
     for (int32_t scheme : {TE_RT_MX_1X32, TE_RT_MX_32X32})
       check({text("quantize_mx", rows, cols, scheme),
              [=](int64_t matrices) {
-               return TE_PLAN(quantize_mx, matrices, rows, cols, TE_RT_BF16,
-                              TE_RT_F8E5M2, scheme);
+               return TE_PLAN(quantize_mx, matrices, rows, cols, rows, cols,
+                              TE_RT_BF16, TE_RT_F8E5M2, scheme);
              },
              {x},
              {false},
@@ -155,8 +155,9 @@ TEST_P(Stack, MicroscaledCasts) {
       for (int32_t stochastic : {0, 1})
         check({text("quantize_nvfp4", rows, cols, scheme),
                [=](int64_t matrices) {
-                 return TE_PLAN(quantize_nvfp4, matrices, rows, cols,
-                                TE_RT_BF16, scheme, 0, 448, 0, stochastic, 3);
+                 return TE_PLAN(quantize_nvfp4, matrices, rows, cols, rows,
+                                cols, TE_RT_BF16, scheme, 0, 448, 0, stochastic,
+                                3);
                },
                {x, floats({3.5f, 1e30f, 0.25f}), rng},
                {false, false, true},
@@ -168,8 +169,8 @@ TEST_P(Stack, MicroscaledCasts) {
       amaxes.push_back(static_cast<float>(row + 1));
     check({text("quantize_nvfp4 row-scaled", rows, cols, TE_RT_NV_1X16),
            [=](int64_t matrices) {
-             return TE_PLAN(quantize_nvfp4, matrices, rows, cols, TE_RT_BF16,
-                            TE_RT_NV_1X16, 1, 448, 0, 0, 0);
+             return TE_PLAN(quantize_nvfp4, matrices, rows, cols, rows, cols,
+                            TE_RT_BF16, TE_RT_NV_1X16, 1, 448, 0, 0, 0);
            },
            {x, floats(amaxes), {}},
            {false, false, false},

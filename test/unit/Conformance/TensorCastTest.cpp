@@ -17,10 +17,10 @@ protected:
              float scale) {
     std::vector<uint8_t> row(rows * cols), col(rows * cols);
     std::vector<float> rowScale(1), colScale(1);
-    device().run(
-        TE_PLAN(quantize_tensor, 1, rows, cols, x.type, fp8Type, 0, 0, 0.0f),
-        {in(x.bytes), in(std::vector<float>{scale}), out(row), out(rowScale),
-         out(col), out(colScale), none()});
+    device().run(TE_PLAN(quantize_tensor, 1, rows, cols, rows, cols, x.type,
+                         fp8Type, 0, 0, 0.0f),
+                 {in(x.bytes), in(std::vector<float>{scale}), out(row),
+                  out(rowScale), out(col), out(colScale), none()});
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t c = 0; c < cols; ++c) {
         const double value = x.at(r * cols + c);
@@ -83,8 +83,8 @@ TEST_P(TensorCast, OneUsageAlone) {
   std::vector<uint8_t> row(33 * 65), col(33 * 65), rowAlone(33 * 65),
       colAlone(33 * 65);
   std::vector<float> inverse(1), inverse2(1);
-  const auto plan =
-      TE_PLAN(quantize_tensor, 1, 33, 65, TE_RT_BF16, TE_RT_F8E5M2, 0, 0, 0.0f);
+  const auto plan = TE_PLAN(quantize_tensor, 1, 33, 65, 33, 65, TE_RT_BF16,
+                            TE_RT_F8E5M2, 0, 0, 0.0f);
   device().run(plan, {in(x.bytes), in(scale), out(row), out(inverse), out(col),
                       out(inverse2), none()});
   device().run(plan, {in(x.bytes), in(scale), out(rowAlone), out(inverse),
@@ -112,8 +112,8 @@ TEST_P(TensorCast, MeasuresWhileItCasts) {
         std::vector<uint8_t> row(count), col(count), plainRow(count),
             plainCol(count);
         std::vector<float> rowScale(1), colScale(1), amax(1), expected(1);
-        const auto plan = TE_PLAN(quantize_tensor, 1, rows, cols, type,
-                                  TE_RT_F8E4M3FN, 0, 0, 0.0f);
+        const auto plan = TE_PLAN(quantize_tensor, 1, rows, cols, rows, cols,
+                                  type, TE_RT_F8E4M3FN, 0, 0, 0.0f);
         device().run(plan,
                      {in(x.bytes), in(scale), out(plainRow), out(rowScale),
                       out(plainCol), out(colScale), none()});
@@ -129,8 +129,8 @@ TEST_P(TensorCast, MeasuresWhileItCasts) {
 TEST_P(TensorCast, EmptyMatrix) {
   std::vector<uint8_t> nothing;
   std::vector<float> inverse(1), amax(1);
-  device().run(TE_PLAN(quantize_tensor, 1, 0, 64, TE_RT_BF16, TE_RT_F8E4M3FN, 0,
-                       0, 0.0f),
+  device().run(TE_PLAN(quantize_tensor, 1, 0, 64, 0, 64, TE_RT_BF16,
+                       TE_RT_F8E4M3FN, 0, 0, 0.0f),
                {in(nothing), in(std::vector<float>{4.0f}), out(nothing),
                 out(inverse), none(), none(), out(amax)});
   EXPECT_EQ(inverse[0], 0.25f);
@@ -184,8 +184,8 @@ TEST_P(TensorCast, ComputesItsScaleFromAnAmax) {
               scaleOf(amax, fp8Type, pow2, epsilon, maxFiniteOf(TE_RT_F32));
           std::vector<uint8_t> row(rows * cols), col(rows * cols);
           std::vector<float> rowScale(1), colScale(1);
-          device().run(TE_PLAN(quantize_tensor, 1, rows, cols, x.type, fp8Type,
-                               1, pow2, epsilon),
+          device().run(TE_PLAN(quantize_tensor, 1, rows, cols, rows, cols,
+                               x.type, fp8Type, 1, pow2, epsilon),
                        {in(x.bytes), in(std::vector<float>{amax}), out(row),
                         out(rowScale), out(col), out(colScale), none()});
           ASSERT_EQ(rowScale[0], 1.0f / scale) << amax << " " << epsilon;

@@ -121,18 +121,20 @@ def quantize_block : Kernel<Casts> {
     Block quantisation of x[rows, cols] for contraction along the columns (`row` and
     `row_scale`), along the rows (`col` and `col_scale`), or both. The scale of each
     block is computed from the amax of that block. The missing elements of a partial
-    block count as zero.
+    block count as zero. `x` may have fewer rows and columns (x_rows, x_cols): the others
+    are zeros, as in all casts of this section that have these parameters.
   }];
-  let Parameters = (parameters Matrices:$matrices, Dim:$rows, Dim:$cols, WideType:$type,
+  let Parameters = (parameters Matrices:$matrices, Dim:$rows, Dim:$cols, Dim:$x_rows, Dim:$x_cols,
+                               WideType:$type,
                                Fp8Type:$fp8_type, SchemeFrom<Block1x128, Block128x128>:$scheme,
                                Flag:$pow2_scales, NonNegative:$amax_epsilon);
-  let Buffers = (buffers In<["matrices", "rows", "cols"], "type">:$x,
+  let Buffers = (buffers In<["matrices", "x_rows", "x_cols"], "type">:$x,
                          OutOpt<["matrices", "rows", "cols"], "fp8_type">:$row,
                          OutOpt<["matrices", "scales(scheme, rows, cols, 1)"], "f32">:$row_scale,
                          OutOpt<["matrices", "cols", "rows"], "fp8_type">:$col,
                          OutOpt<["matrices", "scales(scheme, rows, cols, 0)"], "f32">:$col_scale,
                          InOpt<["1"], "f32">:$skip);
-  let Relations = [Fits<"rows", "cols">,
+  let Relations = [Fits<"rows", "cols">, AtMost<"x_rows", "rows">, AtMost<"x_cols", "cols">,
                    FitsText<"'matrices' and the elements of one", "matrices", "rows * cols">];
 }
 
@@ -142,16 +144,18 @@ def quantize_mx : Kernel<Casts> {
     the rows (`col`), or both. The exponent of a block is that of the least power of two
     not below rn32(amax * rn32(1 / max of the type)), which math::mxExponent computes
     from the bits. q is rn32(x * 2^(127 - e)), rounded to nearest even and saturated.
+    What is outside of x[x_rows, x_cols] is zero.
   }];
-  let Parameters = (parameters Matrices:$matrices, Dim:$rows, Dim:$cols, WideType:$type,
+  let Parameters = (parameters Matrices:$matrices, Dim:$rows, Dim:$cols, Dim:$x_rows, Dim:$x_cols,
+                               WideType:$type,
                                Fp8Type:$fp8_type, SchemeFrom<MX1x32, MX32x32>:$scheme);
-  let Buffers = (buffers In<["matrices", "rows", "cols"], "type">:$x,
+  let Buffers = (buffers In<["matrices", "x_rows", "x_cols"], "type">:$x,
                          OutOpt<["matrices", "rows", "cols"], "fp8_type">:$row,
                          OutOpt<["matrices", "scales(scheme, rows, cols, 1)"], "f8E8M0FNU">:$row_scale,
                          OutOpt<["matrices", "rows", "cols"], "fp8_type">:$col,
                          OutOpt<["matrices", "scales(scheme, rows, cols, 0)"], "f8E8M0FNU">:$col_scale,
                          InOpt<["1"], "f32">:$skip);
-  let Relations = [Fits<"rows", "cols">,
+  let Relations = [Fits<"rows", "cols">, AtMost<"x_rows", "rows">, AtMost<"x_cols", "cols">,
                    FitsText<"'matrices' and the elements of one", "matrices", "rows * cols">,
                    Multiple<"rows", "32">,
                    Multiple<"cols", "32">];
@@ -175,7 +179,7 @@ def quantize_nvfp4 : Kernel<Casts> {
     of a block is the sum in order, from 0, of |d| (1) or d * d (2), where d = ((q *
     scale) * amax) / (6 scale_max) - x. The error of a 16x16 block is the tree sum of
     the errors of its 16 rows, acc[i] += acc[i + s] for s = 8, 4, 2, 1. The rows are
-    those of x, for `row` and for `col`.
+    those of x, for `row` and for `col`. What is outside of x[x_rows, x_cols] is zero.
 
     stochastic: with v = |x * inverse| between the neighbours lo <= v < hi of e2m1, the
     result is hi if floor(256 (v - lo) / (hi - lo)) + byte >= 256, and lo otherwise. The
@@ -184,11 +188,12 @@ def quantize_nvfp4 : Kernel<Casts> {
     for row or 1 for col); g counts groups in storage order. `rng` is i32[2] = (seed,
     offset), or (0, 0) if it is absent.
   }];
-  let Parameters = (parameters Matrices:$matrices, Dim:$rows, Dim:$cols, WideType:$type,
+  let Parameters = (parameters Matrices:$matrices, Dim:$rows, Dim:$cols, Dim:$x_rows, Dim:$x_cols,
+                               WideType:$type,
                                SchemeFrom<NV1x16, NV16x16>:$scheme, Flag:$row_scaled,
                                ScaleMax:$scale_max, FourOverSix:$four_over_six, Flag:$stochastic,
                                AnyInt32:$stream);
-  let Buffers = (buffers In<["matrices", "rows", "cols"], "type">:$x,
+  let Buffers = (buffers In<["matrices", "x_rows", "x_cols"], "type">:$x,
                          In<["matrices", "row_scaled != 0 ? rows : 1"], "f32">:$amax,
                          InOpt<["2"], "i32">:$rng,
                          OutOpt<["matrices", "rows", "cols"], "f4E2M1FN">:$row,
@@ -197,7 +202,7 @@ def quantize_nvfp4 : Kernel<Casts> {
                          OutOpt<["matrices", "cols", "rows"], "f4E2M1FN">:$col,
                          OutOpt<["matrices", "scales(scheme, rows, cols, 0)"], "f8E4M3FN">:$col_scale,
                          OutOpt<["matrices"], "f32">:$col_amax, InOpt<["1"], "f32">:$skip);
-  let Relations = [Fits<"rows", "cols">,
+  let Relations = [Fits<"rows", "cols">, AtMost<"x_rows", "rows">, AtMost<"x_cols", "cols">,
                    FitsText<"'matrices' and the elements of one", "matrices", "rows * cols">,
                    Multiple<"rows", "16">,
                    Multiple<"cols", "16">];
@@ -233,19 +238,21 @@ def quantize_tensor : Kernel<Casts> {
     Per-tensor quantisation with a given scale; each *_scale that is written is
     rn32(1/scale). With from_amax, `scale` is the amax that the scale is computed from,
     as by the kernel compute_scale; otherwise, pow2_scales and amax_epsilon have no
-    effect. `amax` receives max|x|, as the kernel amax computes it.
+    effect. `amax` receives max|x|, as the kernel amax computes it. What is outside of
+    x[x_rows, x_cols] is zero.
   }];
-  let Parameters = (parameters Matrices:$matrices, Dim:$rows, Dim:$cols, WideType:$type,
+  let Parameters = (parameters Matrices:$matrices, Dim:$rows, Dim:$cols, Dim:$x_rows, Dim:$x_cols,
+                               WideType:$type,
                                Fp8Type:$fp8_type, Flag:$from_amax, Flag:$pow2_scales,
                                NonNegative:$amax_epsilon);
-  let Buffers = (buffers In<["matrices", "rows", "cols"], "type">:$x,
+  let Buffers = (buffers In<["matrices", "x_rows", "x_cols"], "type">:$x,
                          In<["matrices"], "f32">:$scale,
                          OutOpt<["matrices", "rows", "cols"], "fp8_type">:$row,
                          OutOpt<["matrices"], "f32">:$row_scale,
                          OutOpt<["matrices", "cols", "rows"], "fp8_type">:$col,
                          OutOpt<["matrices"], "f32">:$col_scale, OutOpt<["matrices"], "f32">:$amax,
                          InOpt<["1"], "f32">:$skip);
-  let Relations = [Fits<"rows", "cols">,
+  let Relations = [Fits<"rows", "cols">, AtMost<"x_rows", "rows">, AtMost<"x_cols", "cols">,
                    FitsText<"'matrices' and the elements of one", "matrices", "rows * cols">];
 }
 

@@ -29,6 +29,11 @@ Status findQuantize(const CudaDevice &device, const std::string &scheme,
                       generalSharedBytes(static_cast<int>(byteSize(type))));
 }
 
+/// Whether rows of x are whole vectors.
+bool loadsVectors(const QuantizeArgs &args) {
+  return isAligned(args.x, 16) && args.xCols % 8 == 0;
+}
+
 /// The bytes from one matrix to the next of x and of the four outputs from
 /// `row` on.
 template <typename Strides>
@@ -154,11 +159,13 @@ Status plan_quantize_tensor(const CudaDevice &device,
         args.skip = static_cast<const float *>(buffers[index::skip]);
         args.rows = params.rows;
         args.cols = params.cols;
+        args.xRows = params.x_rows;
+        args.xCols = params.x_cols;
         args.fromAmax = params.from_amax;
         args.pow2 = params.pow2_scales;
         args.epsilon = params.amax_epsilon;
-        const bool isFast = isAligned(args.x, 16) &&
-                            storesVectors(args.out, args.rows, args.cols);
+        const bool isFast =
+            loadsVectors(args) && storesVectors(args.out, args.rows, args.cols);
         return (args.amax ? measuring : plain).launch(launch, isFast, args);
       });
   return Status::ok();
@@ -185,10 +192,12 @@ Status plan_quantize_block(const CudaDevice &device,
     args.skip = static_cast<const float *>(buffers[index::skip]);
     args.rows = params.rows;
     args.cols = params.cols;
+    args.xRows = params.x_rows;
+    args.xCols = params.x_cols;
     args.pow2 = params.pow2_scales;
     args.epsilon = params.amax_epsilon;
     return kernels.launch(launch,
-                          isAligned(args.x, 16) &&
+                          loadsVectors(args) &&
                               storesVectors(args.out, args.rows, args.cols),
                           args);
   });
@@ -217,6 +226,8 @@ Status plan_quantize_rows(const CudaDevice &device,
     namespace index = quantize_rows_buffers;
     QuantizeArgs args{};
     args.x = buffers[index::x];
+    args.xRows = params.rows;
+    args.xCols = params.cols;
     placeRows(params, slot, buffers + index::scale, args);
     const bool isFast =
         isAligned(args.x, 16) && storesVectors(args.out, args.rows, args.cols);

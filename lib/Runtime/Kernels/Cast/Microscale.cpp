@@ -76,8 +76,11 @@ Status plan_quantize_mx(const CudaDevice &device,
                     .colScale = strides[index::col_scale]},
         .rows = params.rows,
         .cols = params.cols,
+        .xRows = params.x_rows,
+        .xCols = params.x_cols,
         .colTiles = static_cast<uint32_t>(tiles(params.cols))};
-    const bool isFast = isAligned(args.x, 16) && isAligned(args.rowScale, 4) &&
+    const bool isFast = isAligned(args.x, 16) && args.xCols % 8 == 0 &&
+                        isAligned(args.rowScale, 4) &&
                         areAligned({args.row, args.col, args.colScale}, 8);
     return launch(isFast ? forms.fast : forms.general, args);
   });

@@ -36,7 +36,7 @@ struct QuantizeStrides {
 };
 
 struct QuantizeArgs {
-  const void *x;      // [rows, cols]
+  const void *x;      // [xRows, xCols]
   const float *scale; // [1], per-tensor only, as are amax and fromAmax
   float *amax;        // [1], null in the kernels that do not measure
   uint32_t amaxSlot;  // as AmaxArgs::slot
@@ -44,6 +44,7 @@ struct QuantizeArgs {
   const float *skip; // [1], or null
   QuantizeStrides strides;
   int64_t rows, cols;
+  int64_t xRows, xCols; // what is outside of them is zero
   uint32_t colTiles;
   int32_t fromAmax; // whether `scale` is the amax to compute it from
   int32_t pow2;

@@ -16,7 +16,7 @@ namespace te::rt::cuda {
 // except that the last tile with blocks of 16 may have 128 x 4.
 
 struct QuantizeMxArgs {
-  const void *x; // [rows, cols]
+  const void *x; // [xRows, xCols]
   // The outputs. Any may be null.
   uint8_t *row;      // [rows, cols]
   uint8_t *rowScale; // [up(rows, 128), up(cols / 32, 4)]
@@ -27,6 +27,7 @@ struct QuantizeMxArgs {
     int64_t x, data, rowScale, colScale;
   } strides;
   int64_t rows, cols;
+  int64_t xRows, xCols; // what is outside of them is zero
   uint32_t colTiles;
 };
 

@@ -77,10 +77,17 @@ template <typename T, bool kAligned, typename Position>
 __device__ __forceinline__ void load(const QuantizeArgs &args,
                                      const Position &at, Tile<T> &tile) {
   const T *x = static_cast<const T *>(ofMatrix(args.x, args.strides.x));
-  if constexpr (kAligned)
-    loadTile(x, at, tile);
+  const TilePosition<false> ofX(at.rowTile(), at.colTile(), args.xRows,
+                                args.xCols);
+  if constexpr (!kAligned)
+    loadTileGeneral<T>(PlainElement<T>{x, args.xCols}, ofX, tile);
+  else if (ofX.isWhole())
+    loadTile(
+        x,
+        TilePosition<true>(at.rowTile(), at.colTile(), args.xRows, args.xCols),
+        tile);
   else
-    loadTileGeneral<T>(PlainElement<T>{x, args.cols}, at, tile);
+    loadTile(x, ofX, tile);
 }
 
 template <typename T, typename F8, bool kAligned, bool kMeasures>

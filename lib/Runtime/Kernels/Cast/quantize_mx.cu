@@ -39,15 +39,17 @@ struct Position {
   int col = warp % 2 * 64 + tx * kChunk;
 };
 
+/// Loads the first `count` elements of a chunk; the others are zero. With
+/// `kAligned` all of them are there, or none.
 template <typename T, bool kAligned>
-__device__ __forceinline__ Chunk<T> loadChunk(bool inside, const T *from) {
+__device__ __forceinline__ Chunk<T> loadChunk(int64_t count, const T *from) {
   if constexpr (kAligned) {
-    return Chunk<T>::loadIf(inside, from);
+    return Chunk<T>::loadIf(count > 0, from);
   } else {
     float values[kChunk];
 #pragma unroll
     for (int j = 0; j < kChunk; ++j)
-      values[j] = inside ? toFloat(from[j]) : 0.0f;
+      values[j] = j < count ? toFloat(from[j]) : 0.0f;
     return Chunk<T>::pack(values);
   }
 }
@@ -203,11 +205,12 @@ __device__ __forceinline__ void quantizeMx(const QuantizeMxArgs &stack) {
   // rows and cols are multiples of 32, so either all elements of a thread are
   // inside the matrix or none.
   const bool inside = row < args.rows && col < args.cols;
-  const T *x = static_cast<const T *>(args.x) + offset;
+  const T *x = static_cast<const T *>(args.x) + row * args.xCols + col;
   Chunk<T> tile[kRows];
 #pragma unroll
   for (int i = 0; i < kRows; ++i)
-    tile[i] = loadChunk<T, kAligned>(inside, x + i * args.cols);
+    tile[i] = loadChunk<T, kAligned>(
+        row + i < args.xRows ? args.xCols - col : 0, x + i * args.xCols);
 
   uint8_t ofRows[kRows] = {}, ofCols[kChunk] = {};
   if constexpr (kSquare) {

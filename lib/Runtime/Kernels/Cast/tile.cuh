@@ -65,6 +65,10 @@ template <bool kWhole> struct TilePosition {
         tileRows(static_cast<int>(min(rows - row0, int64_t{kTile}))),
         tileCols(static_cast<int>(min(cols - col0, int64_t{kTile}))) {}
 
+  /// Whether the whole tile is in the matrix.
+  __device__ bool isWhole() const {
+    return tileRows == kTile && tileCols == kTile;
+  }
   /// The thread's first element.
   __device__ int64_t row() const { return row0 + ty * kTileRows; }
   __device__ int64_t col() const { return col0 + tx * kChunk; }
@@ -88,7 +92,7 @@ __device__ __forceinline__ void withTile(uint32_t colTiles, int64_t rows,
   const uint32_t rowTile = blockIdx.x / colTiles;
   const uint32_t colTile = blockIdx.x % colTiles;
   const TilePosition<false> at(rowTile, colTile, rows, cols);
-  if (at.tileRows == kTile && at.tileCols == kTile)
+  if (at.isWhole())
     body(TilePosition<true>(rowTile, colTile, rows, cols));
   else
     body(at);

@@ -78,15 +78,17 @@ Status plan_quantize_nvfp4(const CudaDevice &device,
                         .colScale = strides[b::col_scale]},
             .rows = params.rows,
             .cols = params.cols,
+            .xRows = params.x_rows,
+            .xCols = params.x_cols,
             .colTiles = static_cast<uint32_t>(colTiles),
             .rowScaled = params.row_scaled,
             .scaleMax = params.scale_max,
             .measure = params.four_over_six,
             .stream = static_cast<uint32_t>(params.stream),
             .aligned = 0};
-        args.aligned = isAligned(args.x, 16) && isAligned(args.row, 4) &&
-                       isAligned(args.rowScale, 4) && isAligned(args.col, 8) &&
-                       isAligned(args.colScale, 4);
+        args.aligned = isAligned(args.x, 16) && args.xCols % 8 == 0 &&
+                       isAligned(args.row, 4) && isAligned(args.rowScale, 4) &&
+                       isAligned(args.col, 8) && isAligned(args.colScale, 4);
         return launch(config, args);
       });
   return Status::ok();

@@ -30,17 +30,18 @@ template <typename T>
 __device__ __forceinline__ void load(const QuantizeNvfp4Args &args,
                                      const Position &at, Tile<T> &tile) {
   const T *x = static_cast<const T *>(args.x);
+  const Position ofX(at.rowTile(), at.colTile(), args.xRows, args.xCols);
   if (args.aligned) {
-    loadTile(x, at, tile);
+    loadTile(x, ofX, tile);
   } else {
-    x += at.row() * at.cols + at.col();
+    x += ofX.row() * ofX.cols + ofX.col();
 #pragma unroll
     for (int i = 0; i < kTileRows; ++i) {
       float values[kChunk] = {};
-      if (at.holds(i))
 #pragma unroll
-        for (int j = 0; j < kChunk; ++j)
-          values[j] = toFloat(x[i * at.cols + j]);
+      for (int j = 0; j < kChunk; ++j)
+        if (ofX.holds(ofX.ty * kTileRows + i, ofX.tx * kChunk + j))
+          values[j] = toFloat(x[i * ofX.cols + j]);
       tile[i] = Chunk<T>::pack(values);
     }
   }

@@ -16,7 +16,7 @@ inline constexpr int kNvThreads = 256;
 
 /// Any of the outputs may be null. rows and cols are multiples of 16.
 struct QuantizeNvfp4Args {
-  const void *x;       // [rows, cols]
+  const void *x;       // [xRows, xCols]
   const float *amax;   // [1], or [rows] if rowScaled
   const uint32_t *rng; // [2] (seed, offset), or null for zeros
   uint8_t *row;        // [rows, cols / 2]
@@ -30,6 +30,7 @@ struct QuantizeNvfp4Args {
     int64_t x, amax, data, rowScale, colScale;
   } strides; // as in cast_args.h
   int64_t rows, cols;
+  int64_t xRows, xCols; // what is outside of them is zero
   uint32_t colTiles;
   int32_t rowScaled;
   int32_t scaleMax;
