@@ -13,6 +13,7 @@
 #include "Tcp/Job.h"
 
 #include <array>
+#include <atomic>
 #include <thread>
 
 using asio::ip::tcp;
@@ -412,12 +413,14 @@ int freePort() {
   return acceptor.local_endpoint().port();
 }
 
-/// Says the bytes to who listens at `port`, in two pieces.
-void say(int port, const std::string &text, size_t cut) {
+/// Says the bytes to who listens at `port`, in two pieces. Returns whether
+/// somebody listened before `isOver`.
+bool say(int port, const std::string &text, size_t cut,
+         const std::atomic<bool> &isOver) {
   asio::io_context io;
   tcp::socket socket(io);
   asio::error_code error = asio::error::connection_refused;
-  for (int i = 0; error && i < 2000; ++i) {
+  for (int i = 0; error && i < 2000 && !isOver; ++i) {
     socket.close(error);
     socket.connect(tcp::endpoint(asio::ip::address_v4::loopback(),
                                  static_cast<asio::ip::port_type>(port)),
@@ -425,7 +428,8 @@ void say(int port, const std::string &text, size_t cut) {
     if (error)
       std::this_thread::sleep_for(std::chrono::microseconds(500));
   }
-  require(!error, "process 0 listens");
+  if (error)
+    return false;
   cut = std::min(cut, text.size());
   asio::write(socket, asio::buffer(text.data(), cut), error);
   asio::write(socket, asio::buffer(text.data() + cut, text.size() - cut),
@@ -434,6 +438,7 @@ void say(int port, const std::string &text, size_t cut) {
   char answer[256];
   socket.non_blocking(true, error);
   socket.read_some(asio::buffer(answer), error);
+  return true;
 }
 
 /// A job of two comes about although a stranger says the bytes to process 0,
@@ -446,12 +451,22 @@ void comeTogether(const uint8_t *bytes, size_t size) {
   while (!choices.empty())
     text += static_cast<char>(choices.byte());
 
-  const int port = freePort();
   te_tcp *jobs[2] = {};
-  std::thread leader([&] { jobs[0] = join(0, port); });
-  say(port, text, cut);
-  jobs[1] = join(1, port);
-  leader.join();
+  bool heard = false;
+  // Another process may have taken the port that was free.
+  for (int i = 0; i < 10 && !heard; ++i) {
+    const int port = freePort();
+    std::atomic<bool> isOver = false;
+    std::thread leader([&] {
+      jobs[0] = join(0, port);
+      isOver = true;
+    });
+    heard = say(port, text, cut, isOver);
+    if (heard)
+      jobs[1] = join(1, port);
+    leader.join();
+  }
+  require(heard, "process 0 listens");
   require(jobs[0] && jobs[1], "a stranger does not keep a job from beginning");
   char message[TE_RT_MESSAGE_BYTES];
   std::thread ending([&] { te_tcp_destroy(jobs[0], 5000, message); });

@@ -343,18 +343,18 @@ void addDocuments(Cases &cases) {
             batch.hasDocuments ? static_cast<int64_t>(batch.boundaries.size())
                                : 0;
         const Parameters parameters =
-            kBF16 + Parameters{{"tokens", tokens},
-                               {"sequence", batch.hasDocuments
-                                                ? longest
-                                                : batch.boundaries[1]},
-                               {"heads", heads},
-                               {"kv_heads", kvHeads},
-                               {"head_dim", headDim},
-                               {"value_dim", headDim},
-                               {"causal", 1},
-                               {"window_left", window < 0 ? -1 : window - 1},
-                               {"scale", 0.1},
-                               {"boundaries", boundaries}};
+            kBF16 +
+            Parameters{{"tokens", tokens},
+                       {"sequence",
+                        batch.hasDocuments ? longest : batch.boundaries[1]},
+                       {"heads", heads},
+                       {"kv_heads", kvHeads},
+                       {"head_dim", headDim},
+                       {"value_dim", headDim},
+                       {"causal", 1},
+                       {"window_left", window < 0 ? -1 : window - 1},
+                       {"scale", 0.1},
+                       {"boundaries", boundaries}};
         const std::string text = batch.name +
                                  (window < 0 ? "" : " window 1024") +
                                  ", 32/8 x " + std::to_string(headDim);

@@ -81,10 +81,10 @@ protected:
   }
 };
 
-constexpr Shape kShapes[] = {
-    {3, 128, 16, 128},   {130, 256, 144, 256}, {128, 50, 128, 64},
-    {50, 37, 64, 48},    {256, 200, 272, 256}, {0, 32, 16, 32},
-    {300, 264, 304, 272}};
+constexpr Shape kShapes[] = {{3, 128, 16, 128},    {130, 256, 144, 256},
+                             {128, 50, 128, 64},   {50, 37, 64, 48},
+                             {256, 200, 272, 256}, {0, 32, 16, 32},
+                             {300, 264, 304, 272}};
 
 TEST_P(PaddedCast, TensorsAndBlocks) {
   for (const Shape &s : kShapes)
@@ -119,9 +119,9 @@ TEST_P(PaddedCast, TensorsAndBlocks) {
 }
 
 TEST_P(PaddedCast, Microscaled) {
-  for (const Shape &s : {Shape{3, 64, 32, 64}, Shape{130, 128, 160, 128},
-                         Shape{96, 50, 96, 64}, Shape{33, 37, 64, 64},
-                         Shape{128, 200, 160, 224}})
+  for (const Shape &s :
+       {Shape{3, 64, 32, 64}, Shape{130, 128, 160, 128}, Shape{96, 50, 96, 64},
+        Shape{33, 37, 64, 64}, Shape{128, 200, 160, 224}})
     for (int32_t type : {TE_RT_BF16, TE_RT_F32}) {
       const size_t all = kMatrices * s.rows * s.cols;
       auto scales = [=](int32_t scheme, int axis) {
