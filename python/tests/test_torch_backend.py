@@ -127,3 +127,16 @@ def test_many_shapes_without_gradients_do_not_end_the_compilation_of_steps():
     for rows in range(2, 32):
         model(torch.randn(rows, 32)).sum().backward()
     assert len(backend.graphs) == count + 30
+
+
+def test_ignored_loggers_are_no_error_of_pytorchs_metrics(monkeypatch):
+    """PyTorch 2.11 sorts the sets of its configuration for them, and functions have no order."""
+    errors = []
+    monkeypatch.setattr(torch._dynamo.metrics_context.log, "exception", lambda *said: errors.append(said))
+    monkeypatch.setattr(
+        torch._dynamo.utils,
+        "_get_dynamo_config_for_logging",
+        lambda: str(sorted(torch._dynamo.config.ignore_logger_methods)),
+    )
+    te_mlir.torch.jit(torch.nn.Linear(32, 32), recipe=te_mlir.HighPrecision())(torch.randn(4, 32))
+    assert not errors

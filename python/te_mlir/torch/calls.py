@@ -62,6 +62,12 @@ def ignore_logs() -> None:
     ignored: set[Any] = next(getattr(config, option) for option in options if hasattr(config, option))
     names = ("debug", "info", "warning", "error", "critical", "exception", "log", *_OF_TRANSFORMERS)
     ignored.update(getattr(logging.Logger, name) for name in names if hasattr(logging.Logger, name))
+    utils: Any = torch._dynamo.utils
+    try:
+        utils._get_dynamo_config_for_logging()
+    except (AttributeError, TypeError):
+        # PyTorch 2.11 sorts this set of functions for its metrics, and logs an error with each graph instead.
+        utils._get_dynamo_config_for_logging = lambda: None
 
 
 def raise_limits() -> None:
