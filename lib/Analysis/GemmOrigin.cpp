@@ -116,6 +116,9 @@ BlockArgument mlir::te::findWeight(Value value) {
 }
 
 bool mlir::te::isWeight(Value value) {
+  // Layers may share an argument, of which each has a part.
+  while (auto part = value.getDefiningOp<tensor::ExtractSliceOp>())
+    value = part.getSource();
   BlockArgument argument = traceToArgument(value);
   return argument && argumentAttr(argument, kWeightAttr);
 }
@@ -163,8 +166,9 @@ std::string mlir::te::describeLayer(Location loc, Value weight) {
   if (std::string name = innermostName(loc); !name.empty())
     return name;
   // The parameter, not what a forward keeps of it: both passes name one layer.
-  return isWeight(weight) ? describeValue(traceToArgument(weight))
-                          : describeValue(weight);
+  BlockArgument argument = traceToArgument(weight);
+  return argument && isWeight(argument) ? describeValue(argument)
+                                        : describeValue(weight);
 }
 
 std::string mlir::te::describePlace(Location loc) {

@@ -194,6 +194,15 @@ LogicalResult te::emitLaunches(tensor::ExtractSliceOp op,
   return success();
 }
 
+/// Whether the buffer of `value` is a part of `whole`.
+static bool isPartOf(Value value, Value whole, LaunchEmitter &emitter) {
+  FailureOr<Buffers> buffers = emitter.lookup(value);
+  if (failed(buffers))
+    return false;
+  auto part = buffers->front().getDefiningOp<tert::SliceOp>();
+  return part && part.getBuffer() == whole;
+}
+
 /// A copy of each operand into `whole`, of which `rows` rows of the axis are
 /// written. If one of them is zero, all is filled with zeros before.
 static LogicalResult emitConcat(tensor::ConcatOp op, Value whole, int64_t rows,
@@ -229,6 +238,9 @@ static LogicalResult emitConcat(tensor::ConcatOp op, Value whole, int64_t rows,
     FailureOr<Buffers> from = emitter.lookup(operand);
     if (failed(from))
       return failure();
+    // It is computed there.
+    if (isPartOf(operand, whole, emitter))
+      continue;
     Value to = emitter.slice(op.getLoc(), whole, first,
                              (rows - 1) * rowOfResult + row);
     if (failed(LaunchCall(emitter, op, "copy_strided")
@@ -260,13 +272,33 @@ LogicalResult te::emitLaunches(tensor::ConcatOp op, LaunchEmitter &emitter) {
     return success();
   const Value result = op.getResult();
   const int64_t bytes = elementType(result).getIntOrFloatBitWidth() / 8;
-  Value whole =
-      emitter.alloc(op.getLoc(), emitter.baseName(op, result),
-                    emitter.causeOf(op, result), count(result) * bytes);
-  emitter.bind(result, {whole});
   auto shape = op.getResultType().getShape();
-  return emitConcat(op, whole, llvm::product_of(shape.take_front(op.getDim())),
-                    emitter);
+  const int64_t rows = llvm::product_of(shape.take_front(op.getDim()));
+  const Value joined = emitter.getJoined(op);
+  const Value whole =
+      joined && rows == 1
+          ? joined
+          : emitter.alloc(op.getLoc(), emitter.baseName(op, result),
+                          emitter.causeOf(op, result), count(result) * bytes);
+  emitter.bind(result, {whole});
+  if (whole == joined || !joined ||
+      !llvm::all_of(op.getInputs(), [&](Value operand) {
+        return isPartOf(operand, joined, emitter);
+      }))
+    return emitConcat(op, whole, rows, emitter);
+  const int64_t parts = op.getInputs().size(),
+                row = count(result) / parts / rows * bytes;
+  return LaunchCall(emitter, op, "copy_strided")
+      .i64("parts", parts)
+      .i64("rows", rows)
+      .i64("bytes", row)
+      .i64("x_part", rows * row)
+      .i64("x_row", row)
+      .i64("y_part", row)
+      .i64("y_row", parts * row)
+      .buffer(joined)
+      .buffer(whole)
+      .emit();
 }
 
 /// The matrix whose rows or columns a linalg.reduce sums: dimensions of the

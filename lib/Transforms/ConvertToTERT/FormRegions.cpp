@@ -274,7 +274,7 @@ void FormRegions::findSources(Block &block) {
     auto needsMemory = [](Operation *reader) {
       return isa<linalg::ReduceOp>(reader) || !isFusible(*reader);
     };
-    if (movesElements(&op) &&
+    if (movesElements(&op) && !op.hasAttr(kInPlace) &&
         isRead(result, /*followMoves=*/false, needsMemory))
       store(result);
   }
@@ -481,6 +481,7 @@ void FormRegions::form(Block &block) {
   launchesBefore.clear();
   chains.clear();
   prepareRegions(block);
+  sliceArguments(block, mostOutputs);
   findSources(block);
   unsigned launches = 0;
   for (Operation &op : block) {
@@ -551,6 +552,8 @@ void FormRegions::form(Block &block) {
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
     if (lastOf.contains(&op) || (getSourceOfView(&op) && op.use_empty()))
       op.erase();
+    else
+      op.removeAttr(kInPlace);
 }
 
 /// A linalg.generic on flat tensors that computes values of the types of the

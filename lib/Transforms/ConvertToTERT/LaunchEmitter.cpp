@@ -10,6 +10,7 @@
 #include "TEDialect/IR/DiagnosticData.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/Matchers.h"
 
 using namespace mlir;
 using namespace mlir::te;
@@ -93,6 +94,65 @@ LaunchEmitter::LaunchEmitter(OpBuilder &builder, Block &block)
                 int64_t(sizeof(float));
     }
   }
+  for (auto concat : block.getOps<tensor::ConcatOp>())
+    findJoined(concat);
+}
+
+/// What `operand` of a concatenation is a view of, if nothing else reads it,
+/// and an op computes it; else null.
+static Value joinedValue(Value operand) {
+  Value value = operand;
+  for (Value viewed = value; viewed;
+       viewed = viewedOperand(value.getDefiningOp())) {
+    value = viewed;
+    if (!value.hasOneUse() || value.getDefiningOp<ResidualOp>())
+      return {};
+  }
+  return isa_and_present<arith::ConstantOp, tensor::ExtractSliceOp>(
+             value.getDefiningOp())
+             ? Value()
+             : value;
+}
+
+/// Finds the operands of `op` that are computed where they are joined: in the
+/// rows of the result or, if all are matrices of one size whose columns are
+/// joined, in memory from which one launch joins them.
+void LaunchEmitter::findJoined(tensor::ConcatOp op) {
+  constexpr int64_t kAlignment = 16;
+  auto type = op.getResultType();
+  const bool isOfRows =
+      llvm::product_of(type.getShape().take_front(op.getDim())) == 1;
+  if (!isOfRows && !llvm::all_equal(op.getInputs().getTypes()))
+    return;
+  SmallVector<std::pair<Value, int64_t>> found;
+  int64_t offset = 0;
+  for (Value operand : op.getInputs()) {
+    // Zeros are filled in later.
+    if (matchPattern(operand, m_PosZeroFloat()))
+      return;
+    Value value = joinedValue(operand);
+    if (value && !isa<BlockArgument>(value) && !amaxPlaces.contains(value) &&
+        !residualNames.contains(value) && offset % kAlignment == 0)
+      found.emplace_back(value, offset);
+    else if (!isOfRows)
+      return;
+    offset += count(operand) * (type.getElementTypeBitWidth() / 8);
+  }
+  for (auto [value, first] : found)
+    joinedPlaces.try_emplace(value, op, first);
+}
+
+Value LaunchEmitter::placeInJoined(Location loc, Value part) {
+  auto found = joinedPlaces.find(part);
+  if (found == joinedPlaces.end())
+    return {};
+  auto [op, offset] = found->second;
+  const int64_t bytes = elementType(op).getIntOrFloatBitWidth() / 8;
+  Value &whole = joined[op];
+  if (!whole)
+    whole = alloc(op.getLoc(), baseName(op, op.getResult()),
+                  causeOf(op, op.getResult()), count(op.getResult()) * bytes);
+  return slice(loc, whole, offset, count(part) * bytes);
 }
 
 void LaunchEmitter::bind(Value value, Buffers buffers) {
@@ -141,6 +201,8 @@ Buffers LaunchEmitter::takePlace(Value result) {
 Value LaunchEmitter::allocPart(Operation *op, Value result,
                                const tert::BufferLayout &part, StringRef name) {
   if (Value place = placeOf(op->getLoc(), result))
+    return place;
+  if (Value place = placeInJoined(op->getLoc(), result))
     return place;
   StringRef residual = getResidualName(result);
   std::string full = (residual.empty() ? name : residual).str();

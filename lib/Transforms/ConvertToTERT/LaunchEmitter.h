@@ -13,6 +13,7 @@
 #include "TEDialect/TERT/RuntimeTypes.h"
 #include "TEDialect/TERT/TERT.h"
 
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/ADT/StringMap.h"
 
 namespace mlir::te {
@@ -75,6 +76,11 @@ public:
   Value allocPart(Operation *op, Value result, const tert::BufferLayout &part,
                   StringRef name);
 
+  /// The memory that the operands of `op` are computed in, if one of them was:
+  /// one after the other, so that of the result if they are its rows; else
+  /// null.
+  Value getJoined(tensor::ConcatOp op) const { return joined.lookup(op); }
+
   /// The buffer that `amax` must be written to if it is reduced together with
   /// others; else null.
   Value placeOf(Location loc, Value amax);
@@ -85,6 +91,8 @@ public:
   OpBuilder &getBuilder() { return builder; }
 
 private:
+  void findJoined(tensor::ConcatOp op);
+  Value placeInJoined(Location loc, Value part);
   std::string uniqueName(StringRef name);
 
   OpBuilder &builder;
@@ -98,6 +106,10 @@ private:
   DenseMap<Value, std::pair<AmaxReduceOp, int64_t>> amaxPlaces;
   /// The buffer of the amaxes of such an op, once one of them was computed.
   DenseMap<Operation *, Value> packed;
+  /// For each value that a tensor.concat joins, and that is computed where it
+  /// is joined: the op, and the byte offset of the value.
+  DenseMap<Value, std::pair<tensor::ConcatOp, int64_t>> joinedPlaces;
+  DenseMap<Operation *, Value> joined;
   llvm::StringMap<unsigned> nameCounts;
   Value null;
   bool inBackward = false;

@@ -48,6 +48,13 @@ Value reshapeFlat(OpBuilder &b, Location loc, Value value,
 /// `value` as a tensor of one dimension.
 Value flatten(OpBuilder &b, Location loc, Value value);
 
+/// Replaces slices of arguments that ops read from memory: by slices of flat
+/// tensors that are read in place, or by copies of at most `mostTogether`.
+void sliceArguments(Block &block, unsigned mostTogether);
+
+/// On slices of flat tensors that are read in place.
+inline constexpr StringLiteral kInPlace = "te.in_place";
+
 /// On maxima and the sums of a softmax: they belong to a region even if their
 /// rows are short.
 inline constexpr StringLiteral kInRegion = "te.in_region";
