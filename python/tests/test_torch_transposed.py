@@ -317,3 +317,63 @@ def test_a_main_grad_that_columns_cannot_be_added_to_is_told(main_grad, message)
     model.weight.main_grad = main_grad
     with pytest.raises(te_mlir.ArgumentError, match=f"argument '.*weight.main_grad': {message}"):
         mine(torch.randn(32, 64))
+
+
+def moved_by_pytorch(model, x, dy):
+    """The operations of PyTorch that move or add elements in a step, with their counts."""
+    for _ in range(2):
+        model(x).backward(dy)
+        model.zero_grad()
+        x.grad = None
+    with torch.profiler.profile() as profile:
+        model(x).backward(dy)
+    names = ("copy_", "clone", "zero_", "fill_", "add_", "add", "cat", "slice_backward", "narrow", "slice", "t")
+    found = [e.name for e in profile.events() if e.name.removeprefix("aten::") in names]
+    return {name: found.count(name) for name in found}
+
+
+def test_pytorch_copies_no_part_and_adds_no_gradient_of_one():
+    """The step takes a weight and a bias of three layers as they are, and returns one gradient of each."""
+    for model in pair(Block, 2):
+        model = compiled(model, te_mlir.Float8CurrentScaling())
+        (x,) = batches(1)
+        assert moved_by_pytorch(model, x, torch.ones_like(x)) == {}
+        (graph,) = model.te.graphs
+        assert not any(spec.part for spec in graph.region.signature.inputs)
+        assert sum(len(spec.parts) == 3 for spec in graph.region.signature.inputs) == 2 * 2
+
+
+class Parted(nn.Module):
+    """A layer of which parts are read: (first, end) each."""
+
+    def __init__(self, parts, turned):
+        super().__init__()
+        self.layer, self.parts = Layer(64, 192, turned), parts
+
+    def forward(self, x):
+        y = self.layer(x)
+        return sum(F.gelu(y[..., first:end]).sum(-1) * (i + 1) for i, (first, end) in enumerate(self.parts))
+
+
+#: Equal parts, parts of two sizes, a gap, an end that nothing reads, and parts in another order.
+PARTS = [((0, 64), (64, 128), (128, 192)), ((0, 128), (128, 160), (160, 192)), ((32, 64), (128, 192)), ((0, 96),)]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("parts", [*PARTS, PARTS[0][::-1]])
+def test_gradients_of_parts_are_pytorchs(parts, turned):
+    model = Parted(parts, turned)
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.1)
+    mine = te_mlir.torch.jit(model, recipe=te_mlir.HighPrecision(), strict=True)
+    x = torch.randn(2, 32, 64)
+    found = []
+    for each in (mine, model):
+        model.zero_grad()
+        y = each(x)
+        y.square().sum().backward()
+        found.append([y.detach(), *(p.grad for p in model.parameters())])
+    for one, other in zip(*found):
+        assert other.norm() > 0 and (one - other).norm() <= 1e-5 * other.norm()
+    # Elements that no layer reads have the gradient 0, also in memory that held others before.
+    assert all(torch.equal(one == 0, other == 0) for one, other in zip(found[0][1:], found[1][1:]))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from te_mlir import build, makers
 from te_mlir.errors import CompileError
 from te_mlir.program import Program, pipeline_text
+from te_mlir.torch.cuts import Cut, join
 from te_mlir.torch.signature import Options, Signature
+from te_mlir.torch.states import Part
 
 
 def _pattern(name: str) -> str:
@@ -19,12 +22,14 @@ def _pattern(name: str) -> str:
 class Compilation:
     """Compiles a function.
 
-    function: its arguments are the inputs of `signature`, and its results the outputs, in
-    order, with the same number of elements each. backend: the backend of the runtime.
+    function: its arguments are the inputs of `signature` as `cuts` says, and its results the outputs,
+    in order, with the same number of elements each. backend: the backend of the runtime.
     """
 
-    def __init__(self, function: build.Function, signature: Signature, options: Options, backend: str) -> None:
-        self.function, self.signature = function, signature
+    def __init__(
+        self, function: build.Function, cuts: Sequence[Cut], signature: Signature, options: Options, backend: str
+    ) -> None:
+        self.function, self.cuts, self.signature = function, cuts, signature
         function.private = True
         #: Options of te_mlir.compile, target included.
         self.options: dict[str, Any] = {
@@ -65,10 +70,14 @@ class Compilation:
         """The module that is compiled."""
         module, signature = build.Module(), self.signature
         step = build.Function(module, "step")
-        operands = [
-            step.argument(spec.name, value.shape, value.dtype, weight=spec.weight)
-            for spec, (value, _) in zip(signature.inputs, self.function.arguments)
-        ]
+        given: dict[int, build.Value] = {}
+        operands = []
+        for cut, (value, _) in zip(self.cuts, self.function.arguments):
+            if cut.index not in given:
+                spec = signature.inputs[cut.index]
+                shape = value.shape if cut.part is None else spec.shape
+                given[cut.index] = step.argument(spec.name, shape, value.dtype, weight=spec.weight)
+            operands.append(cut.of(step, given[cut.index]))
         names = [spec.name for spec in signature.outputs]
         if training:
             cotangents = []
@@ -77,7 +86,13 @@ class Compilation:
                     cotangents.append(step.argument(f"grad.{spec.name}", value.shape, value.dtype))
                 else:
                     cotangents.append(step.constant(0.0, value.shape, value.dtype))
-            values = step.vjp(self.function, operands, cotangents, signature.wrt)
+            wanted = [i for i, cut in enumerate(self.cuts) if cut.index in signature.wrt]
+            made = step.vjp(self.function, operands, cotangents, wanted)
+            results, gradients = made[: len(names)], made[len(names) :]
+            parts: dict[int, list[tuple[Part | None, build.Value]]] = {i: [] for i in signature.wrt}
+            for i, gradient in zip(wanted, gradients):
+                parts[self.cuts[i].index].append((self.cuts[i].part, gradient))
+            values = (*results, *(join(step, given[i], own) for i, own in parts.items()))
             names += [f"grad.{signature.inputs[i].name}" for i in signature.wrt]
         else:
             values = step.call(self.function, operands)

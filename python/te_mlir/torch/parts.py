@@ -13,6 +13,7 @@ from torch.fx import Node
 from te_mlir.torch import dropouts, varlen
 from te_mlir.torch.arguments import FIXED, Feed, fake
 from te_mlir.torch.capture import Captured
+from te_mlir.torch.cuts import Cut, whole
 from te_mlir.torch.eager import Before, Eager, Feeder, eager_of
 from te_mlir.torch.plan import Exit, Plan, Planned, feeds_of, sums_of, view_of
 from te_mlir.torch.runner import Region
@@ -117,6 +118,9 @@ def build(captured: Captured, planned: Planned, making: Making, buffers: Sequenc
     dropouts.take_back(flat.graph, inside)
     varlen.take_back(flat.graph, inside)
     feeds = [feeds_of(plan, captured) for plan in plans]
+    cuts_of = [[Cut(index) for index in range(len(own))] for own in feeds]
+    if not (making.options.main_grad or making.options.cache_weights):
+        feeds, cuts_of = map(list, zip(*(whole(own, captured.names) for own in feeds)))
     eager = eager_of(flat, schedule, plans, feeds)
     used = {f.node for fs in feeds for f in fs} | {n for one in eager for n in one.given}
     before = Before(flat, schedule, [n for n in flat.graph.nodes if n in used and schedule.is_before(n)], buffers)
@@ -128,10 +132,12 @@ def build(captured: Captured, planned: Planned, making: Making, buffers: Sequenc
     )
     first, *following = eager
     parts = []
-    for plan, own, behind, (shared, begun) in zip(plans, feeds, following, sums_of(feeds)):
-        inputs, outputs = _inputs(own, gradients), _outputs(plan, gradients, making.differentiate_outputs)
+    for plan, own, cuts, behind, (shared, begun) in zip(plans, feeds, cuts_of, following, sums_of(feeds)):
+        inputs, outputs = _inputs(own, cuts, gradients), _outputs(plan, gradients, making.differentiate_outputs)
         (device,) = captured.devices
-        region = Region(plan.importer.function, inputs, outputs, device, making.options, making.states, shared, begun)
+        region = Region(
+            plan.importer.function, inputs, outputs, device, making.options, making.states, shared, begun, cuts
+        )
         leaving = _leaving(captured, plan)
         plain = [one.exit.result for one in leaving] if all(_is_plain(one, outputs) for one in leaving) else None
         nodes = [exit.node for exit in plan.exits]
@@ -140,8 +146,9 @@ def build(captured: Captured, planned: Planned, making: Making, buffers: Sequenc
     return Built(before, first, parts, following[-1].run, not schedule.writes_outside(), reasons)
 
 
-def _inputs(feeds: Sequence[Feed], gradients: set[Node]) -> list[Spec]:
+def _inputs(feeds: Sequence[Feed], cuts: Sequence[Cut], gradients: set[Node]) -> list[Spec]:
     """The arguments of a region."""
+    parts = [tuple(cut.part for cut in cuts if cut.index == i and cut.part is not None) for i in range(len(feeds))]
     return [
         Spec(
             f.name,
@@ -150,8 +157,9 @@ def _inputs(feeds: Sequence[Feed], gradients: set[Node]) -> list[Spec]:
             f.weight,
             f.node in gradients and f.dtype.is_floating_point and f.key != FIXED,
             f.part,
+            own,
         )
-        for f in feeds
+        for f, own in zip(feeds, parts)
     ]
 
 

@@ -23,6 +23,7 @@ from te_mlir.runtime import context as context_of
 from te_mlir.torch import autograd, groups
 from te_mlir.torch.arena import Arena, Pointers, Pool
 from te_mlir.torch.compilation import Compilation
+from te_mlir.torch.cuts import Cut
 from te_mlir.torch.main_grad import MainGrads
 from te_mlir.torch.places import Places
 from te_mlir.torch.scales import Scales
@@ -34,8 +35,8 @@ from te_mlir.torch.tensors import Spec, addresses_of, check, refuse_duals
 class Region:
     """A function, on one device, that autograd can call.
 
-    function: its arguments are `inputs`, its results `outputs`, in order, with the same number
-    of elements each. outputs: those that are `differentiable` have a cotangent. shared, begun:
+    function: its arguments are `inputs` or, with `cuts`, parts of them; its results are `outputs`,
+    in order, with the same number of elements each. outputs: those that are `differentiable` have a cotangent. shared, begun:
     those of MainGrads. is_first_microbatch: if True, calls cast the weights and overwrite the
     gradients in main_grad. If False, they reuse the casts of the call before and add to the
     gradients. If None, they cast and add, which requires that cache_weights is off.
@@ -51,6 +52,7 @@ class Region:
         states: States | None = None,
         shared: Sequence[int] = (),
         begun: Sequence[int] = (),
+        cuts: Sequence[Cut] | None = None,
     ) -> None:
         self.context: Context = context_of(
             (arrays.CPU, 0) if device.type == "cpu" else (arrays.CUDA, device.index or 0)
@@ -59,9 +61,10 @@ class Region:
         #: The states of recipes for the model, which all of its regions share.
         self.states = states or States()
         self.signature = Signature.of(inputs, outputs, device, options.main_grad)
-        self.compilation = Compilation(function, self.signature, options, self.context.backend)
+        cuts = [Cut(index) for index in range(len(inputs))] if cuts is None else cuts
+        self.compilation = Compilation(function, cuts, self.signature, options, self.context.backend)
         #: For each input with a gradient, the results with cotangents that depend on it.
-        self.reached = _reached(function, self.signature)
+        self.reached = _reached(function, cuts, self.signature)
         self.names = Names(self.signature, self.states)
         self.guard = Guard(self.signature, self.names)
         self.main_grads = MainGrads(self.signature, self.names, shared, begun)
@@ -100,7 +103,7 @@ class Region:
         return list(results) if isinstance(results, tuple) else [results]
 
 
-def _reached(function: build.Function, signature: Signature) -> tuple[frozenset[int], ...]:
+def _reached(function: build.Function, cuts: Sequence[Cut], signature: Signature) -> tuple[frozenset[int], ...]:
     """For each of `signature.given`, those of `signature.through` that depend on it."""
     behind: dict[str, frozenset[int]] = {}
     for index in signature.through:
@@ -110,7 +113,10 @@ def _reached(function: build.Function, signature: Signature) -> tuple[frozenset[
         found = frozenset().union(*(behind.get(value.name, ()) for value in op.results))
         for value in op.operands:
             behind[value.name] = behind.get(value.name, frozenset()) | found
-    return tuple(behind.get(function.arguments[i][0].name, frozenset()) for i in signature.given)
+    found: dict[int, frozenset[int]] = {}
+    for cut, (value, _) in zip(cuts, function.arguments):
+        found[cut.index] = found.get(cut.index, frozenset()) | behind.get(value.name, frozenset())
+    return tuple(found[i] for i in signature.given)
 
 
 class Loaded:

@@ -100,7 +100,13 @@ class Names:
         return spec.part.name(self.states.name_of(self.owners[index], spec.part.owner(spec.name)))
 
     def _by_captured(self) -> Mapping[str, str]:
-        return {self.signature.inputs[i].name: name for i, name in zip(self.signature.weights, self.current)}
+        found = {}
+        for i, name in zip(self.signature.weights, self.current):
+            spec = self.signature.inputs[i]
+            found[spec.name] = name
+            # Layers have the names of the parts that they read.
+            found.update((part.name(spec.name), part.name(name)) for part in spec.parts)
+        return found
 
     def of_state(self, state: str) -> str:
         """The name in the model of a state that a program names after the layer of a weight."""

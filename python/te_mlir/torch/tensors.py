@@ -32,7 +32,8 @@ def torch_to_te(dtype: torch.dtype) -> str | None:
 class Spec(NamedTuple):
     """A tensor outside of a region: its name, sizes and element type, and whether it needs a gradient.
 
-    part: if it is a part of a parameter, which one. Rows are read in place; columns are copied in each call.
+    part: if it is a part of a parameter, which one. Rows are read in place; columns are copied in each call. parts: if
+    it is a parameter of which layers read parts, these.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Spec(NamedTuple):
     weight: bool = False
     differentiable: bool = False
     part: Part | None = None
+    parts: tuple[Part, ...] = ()
 
     @property
     def is_copy(self) -> bool:
