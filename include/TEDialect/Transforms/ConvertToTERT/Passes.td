@@ -10,7 +10,9 @@ def ConvertToTERTPass : Pass<"te-convert-to-tert", "ModuleOp"> {
   let description = [{
     Every function becomes a straight line of `tert.launch` ops on buffers:
     arguments first, then results, then temporaries. A view (`te.residual`, a
-    reshape) becomes the buffer of its operand. A splat is filled directly
+    reshape) becomes the buffer of its operand. What `tensor.concat` joins is computed
+    in the rows of its result, if nothing else reads it; matrices of one size whose
+    columns are joined are copied there by one launch. A splat is filled directly
     before its first use. A result with the name of an argument is written to
     that argument's buffer. Its producer writes it if all other accesses of the
     old value come earlier, or if the kernel reads each element before it writes
@@ -80,7 +82,10 @@ def FormRegionsPass : Pass<"te-form-regions", "func::FuncOp"> {
     Elementwise `arith` and `math` ops on one number of elements (a *region*) become
     one `linalg.generic` on flat tensors, for which code is generated. It reads the
     operands of reshapes, transposes, slices and broadcasts in place; what other ops
-    read of the last three is stored by a `linalg.generic` that copies. An op that is
+    read of the last three is stored by a `linalg.generic` that copies. A slice of an
+    argument is read in place by any op if its elements follow one another from a
+    multiple of 16 bytes on; of others, those of one argument and type are stored by one
+    `linalg.generic`. An op that is
     merged with no other is a region of its own. Intermediate values are not stored, and
     each input is read once. The result of every op is still rounded to its type, so that
     no bit changes.
