@@ -120,7 +120,8 @@ def build(captured: Captured, planned: Planned, making: Making, buffers: Sequenc
     feeds = [feeds_of(plan, captured) for plan in plans]
     cuts_of = [[Cut(index) for index in range(len(own))] for own in feeds]
     if not (making.options.main_grad or making.options.cache_weights):
-        feeds, cuts_of = map(list, zip(*(whole(own, captured.names) for own in feeds)))
+        joined = [whole(own, captured.names) for own in feeds]
+        feeds, cuts_of = [given for given, _ in joined], [cuts for _, cuts in joined]
     eager = eager_of(flat, schedule, plans, feeds)
     used = {f.node for fs in feeds for f in fs} | {n for one in eager for n in one.given}
     before = Before(flat, schedule, [n for n in flat.graph.nodes if n in used and schedule.is_before(n)], buffers)
