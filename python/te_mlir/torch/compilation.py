@@ -73,11 +73,11 @@ class Compilation:
         given: dict[int, build.Value] = {}
         operands = []
         for cut, (value, _) in zip(self.cuts, self.function.arguments):
-            if cut.index not in given:
-                spec = signature.inputs[cut.index]
+            if cut.place not in given:
+                spec = signature.inputs[cut.place]
                 shape = value.shape if cut.part is None else spec.shape
-                given[cut.index] = step.argument(spec.name, shape, value.dtype, weight=spec.weight)
-            operands.append(cut.of(step, given[cut.index]))
+                given[cut.place] = step.argument(spec.name, shape, value.dtype, weight=spec.weight)
+            operands.append(cut.of(step, given[cut.place]))
         names = [spec.name for spec in signature.outputs]
         if training:
             cotangents = []
@@ -86,12 +86,12 @@ class Compilation:
                     cotangents.append(step.argument(f"grad.{spec.name}", value.shape, value.dtype))
                 else:
                     cotangents.append(step.constant(0.0, value.shape, value.dtype))
-            wanted = [i for i, cut in enumerate(self.cuts) if cut.index in signature.wrt]
+            wanted = [i for i, cut in enumerate(self.cuts) if cut.place in signature.wrt]
             made = step.vjp(self.function, operands, cotangents, wanted)
             results, gradients = made[: len(names)], made[len(names) :]
             parts: dict[int, list[tuple[Part | None, build.Value]]] = {i: [] for i in signature.wrt}
             for i, gradient in zip(wanted, gradients):
-                parts[self.cuts[i].index].append((self.cuts[i].part, gradient))
+                parts[self.cuts[i].place].append((self.cuts[i].part, gradient))
             values = (*results, *(join(step, given[i], own) for i, own in parts.items()))
             names += [f"grad.{signature.inputs[i].name}" for i in signature.wrt]
         else:

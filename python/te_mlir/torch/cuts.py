@@ -18,9 +18,9 @@ from te_mlir.torch.states import Part
 
 
 class Cut(NamedTuple):
-    """An argument of a function: an argument of its step, or a part of one."""
+    """An argument of a function: the argument of its step at this place, or a part of it."""
 
-    index: int
+    place: int
     part: Part | None = None
 
     def of(self, step: build.Function, given: build.Value) -> build.Value:

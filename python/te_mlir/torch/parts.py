@@ -149,7 +149,7 @@ def build(captured: Captured, planned: Planned, making: Making, buffers: Sequenc
 
 def _inputs(feeds: Sequence[Feed], cuts: Sequence[Cut], gradients: set[Node]) -> list[Spec]:
     """The arguments of a region."""
-    parts = [tuple(cut.part for cut in cuts if cut.index == i and cut.part is not None) for i in range(len(feeds))]
+    parts = [tuple(cut.part for cut in cuts if cut.place == i and cut.part is not None) for i in range(len(feeds))]
     return [
         Spec(
             f.name,

@@ -113,10 +113,10 @@ def _reached(function: build.Function, cuts: Sequence[Cut], signature: Signature
         found = frozenset().union(*(behind.get(value.name, ()) for value in op.results))
         for value in op.operands:
             behind[value.name] = behind.get(value.name, frozenset()) | found
-    found: dict[int, frozenset[int]] = {}
+    reached: dict[int, frozenset[int]] = {}
     for cut, (value, _) in zip(cuts, function.arguments):
-        found[cut.index] = found.get(cut.index, frozenset()) | behind.get(value.name, frozenset())
-    return tuple(found[i] for i in signature.given)
+        reached[cut.place] = reached.get(cut.place, frozenset()) | behind.get(value.name, frozenset())
+    return tuple(reached[i] for i in signature.given)
 
 
 class Loaded:
