@@ -1,6 +1,11 @@
 """Selects the reference backend for all tests, even on a machine with a GPU, except for tests of torch.autocast."""
 
+import gc
+
 import pytest
+
+# Modules live until the end of the process: the collector need not visit PyTorch, JAX and transformers again and again.
+gc.disable()
 
 import te_mlir
 
@@ -23,6 +28,12 @@ RECIPES = {
         wgrad=te_mlir.HighPrecision(),
     ),
 }
+
+
+def pytest_collection_finish():
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")
