@@ -61,9 +61,9 @@ protected:
   }
 };
 
-// Every shape with every kind, scheme, format and scale rule. Input types, and
-// casts of only one usage, alternate, so that each occurs with every other
-// parameter.
+// Every shape with every kind and scheme. Input types, casts of only one usage,
+// and the scale rule of a format alternate, so that each occurs with every
+// other parameter.
 TEST_P(BlockCast, ShapesAndKinds) {
   int turn = 0;
   for (int64_t rows : kSizes)
@@ -72,18 +72,18 @@ TEST_P(BlockCast, ShapesAndKinds) {
         const int32_t type = kTypes[turn++ % 3];
         const Array x = makeArray(kind, type, rows * cols, turn);
         for (int32_t scheme : kBlockSchemes)
-          for (int32_t fp8Type : kFp8Types)
-            for (bool pow2 : {false, true}) {
-              checkQuantise(x, rows, cols, fp8Type, scheme, pow2, 0.0f,
-                            std::string(kind) + " " + std::to_string(rows) +
-                                "x" + std::to_string(cols) + " type " +
-                                std::to_string(type) + " scheme " +
-                                std::to_string(scheme) + " pow2 " +
-                                std::to_string(pow2),
-                            turn % 5 == 0);
-              if (HasFatalFailure())
-                return;
-            }
+          for (int32_t fp8Type : kFp8Types) {
+            const bool pow2 = (turn + (fp8Type == TE_RT_F8E5M2)) % 2 == 0;
+            checkQuantise(x, rows, cols, fp8Type, scheme, pow2, 0.0f,
+                          std::string(kind) + " " + std::to_string(rows) + "x" +
+                              std::to_string(cols) + " type " +
+                              std::to_string(type) + " scheme " +
+                              std::to_string(scheme) + " pow2 " +
+                              std::to_string(pow2),
+                          turn % 5 == 0);
+            if (HasFatalFailure())
+              return;
+          }
       }
 }
 

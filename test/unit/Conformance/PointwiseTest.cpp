@@ -200,35 +200,37 @@ TEST_P(Pointwise, EmbeddingGradientIsAddedInRowsOfTokens) {
   ids[700] = 39;
   for (int32_t type : kTypes)
     for (int32_t outType : {type, +TE_RT_F32})
-      for (const char *kind : {"normal", "nan", "negzero"})
-        for (int64_t hidden : {33, 264}) {
-          const Array dy = makeArray("normal", type, tokens * hidden, 1);
+      for (int64_t hidden : {33, 264}) {
+        const Array dy = makeArray("normal", type, tokens * hidden, 1);
+        std::vector<float> sums(vocab * hidden, 0.0f);
+        std::vector<bool> isNamed(vocab);
+        for (int64_t t = 0; t < tokens; ++t) {
+          if (ids[t] < 0 || ids[t] >= vocab)
+            continue;
+          isNamed[ids[t]] = true;
+          for (int64_t h = 0; h < hidden; ++h)
+            sums[ids[t] * hidden + h] +=
+                static_cast<float>(dy.at(t * hidden + h));
+        }
+        ASSERT_FALSE(isNamed[31]);
+        const Array rounded(type,
+                            std::vector<double>(sums.begin(), sums.end()));
+        Array alone(outType, vocab * hidden);
+        for (int64_t i = 0; i < vocab * hidden; ++i)
+          alone.set(i, rounded.at(i));
+        const PlanFunction plan =
+            TE_PLAN(embedding_backward, tokens, vocab, hidden, type, outType);
+        Array first(outType, vocab * hidden), second = first, third = first;
+        device().run(plan, {in(ids), in(dy.bytes), out(first.bytes)});
+        ASSERT_TRUE(sameBits(alone, first)) << type << " " << hidden;
+        // Most elements of a table with NaN are normal.
+        for (const char *kind : {"nan", "negzero"}) {
           const Array table = makeArray(kind, outType, vocab * hidden, 2);
-          std::vector<float> sums(vocab * hidden, 0.0f);
-          std::vector<bool> isNamed(vocab);
-          for (int64_t t = 0; t < tokens; ++t) {
-            if (ids[t] < 0 || ids[t] >= vocab)
-              continue;
-            isNamed[ids[t]] = true;
-            for (int64_t h = 0; h < hidden; ++h)
-              sums[ids[t] * hidden + h] +=
-                  static_cast<float>(dy.at(t * hidden + h));
-          }
-          ASSERT_FALSE(isNamed[31]);
-          const Array rounded(type,
-                              std::vector<double>(sums.begin(), sums.end()));
-          Array alone(outType, vocab * hidden), expected = table;
-          for (int64_t i = 0; i < vocab * hidden; ++i) {
-            alone.set(i, rounded.at(i));
+          Array expected = table;
+          for (int64_t i = 0; i < vocab * hidden; ++i)
             if (isNamed[i / hidden])
               expected.set(i, static_cast<float>(table.at(i)) +
                                   static_cast<float>(rounded.at(i)));
-          }
-          const PlanFunction plan =
-              TE_PLAN(embedding_backward, tokens, vocab, hidden, type, outType);
-          Array first(outType, vocab * hidden), second = first, third = first;
-          device().run(plan, {in(ids), in(dy.bytes), out(first.bytes)});
-          ASSERT_TRUE(sameBits(alone, first)) << type << " " << hidden;
           device().run(plan, {in(ids), in(dy.bytes), out(second.bytes),
                               in(table.bytes)});
           ASSERT_TRUE(sameBits(expected, second))
@@ -243,6 +245,7 @@ TEST_P(Pointwise, EmbeddingGradientIsAddedInRowsOfTokens) {
                         &table.bytes[0] + 31 * hidden * elementBytes(outType),
                         hidden * elementBytes(outType)));
         }
+      }
   // Without tokens, all rows are those of `accumulate`.
   const Array table = makeArray("normal", TE_RT_BF16, vocab * 8, 2);
   Array same(TE_RT_BF16, vocab * 8);
