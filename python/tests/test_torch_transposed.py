@@ -134,9 +134,7 @@ def test_gradients(recipe, kind, count):
         assert_same(kept, states(theirs), turned=False)
 
 
-@pytest.mark.parametrize("cache_weights", [False, True])
-@pytest.mark.parametrize("kind, count", [(Block, 1), (Broken, 3)])
-def test_main_grad(recipe, kind, count, cache_weights):
+def check_main_grad(recipe, kind, count, cache_weights):
     models = [compiled(m, recipe, main_grad=True, cache_weights=cache_weights) for m in three(kind, count)]
     for model in models:
         for parameter in model.parameters():
@@ -160,6 +158,17 @@ def test_main_grad(recipe, kind, count, cache_weights):
         if recipe.kind() != "nvfp4_block_scaling":
             # The random numbers of NVFP4 differ between graphs, so it is not compared here.
             assert_same(found[0], found[2], turned=False)
+
+
+@pytest.mark.parametrize("kind, count, cache_weights", [(Block, 1, False), (Block, 1, True), (Broken, 3, True)])
+def test_main_grad(recipe, kind, count, cache_weights):
+    check_main_grad(recipe, kind, count, cache_weights)
+
+
+@pytest.mark.parametrize("recipe", ["high_precision", "delayed_scaling"], indirect=True)
+def test_main_grad_of_a_shared_graph_that_keeps_no_casts(recipe):
+    """Recipes differ in their casts, which `test_gradients` and `test_main_grad` compare in shared graphs of each of them."""
+    check_main_grad(recipe, Broken, 3, False)
 
 
 def test_recorded_steps_read_where_columns_lie_in_each_call():
