@@ -194,13 +194,15 @@ LogicalResult te::emitLaunches(tensor::ExtractSliceOp op,
   return success();
 }
 
-/// Whether the buffer of `value` is a part of `whole`.
-static bool isPartOf(Value value, Value whole, LaunchEmitter &emitter) {
+/// Whether the buffer of `value` is the part of `whole` from `offset` on.
+static bool isPartOf(Value value, Value whole, int64_t offset,
+                     LaunchEmitter &emitter) {
   FailureOr<Buffers> buffers = emitter.lookup(value);
   if (failed(buffers))
     return false;
   auto part = buffers->front().getDefiningOp<tert::SliceOp>();
-  return part && part.getBuffer() == whole;
+  return part && part.getBuffer() == whole &&
+         static_cast<int64_t>(part.getOffset()) == offset;
 }
 
 /// A copy of each operand into `whole`, of which `rows` rows of the axis are
@@ -239,7 +241,7 @@ static LogicalResult emitConcat(tensor::ConcatOp op, Value whole, int64_t rows,
     if (failed(from))
       return failure();
     // It is computed there.
-    if (isPartOf(operand, whole, emitter))
+    if (isPartOf(operand, whole, first, emitter))
       continue;
     Value to = emitter.slice(op.getLoc(), whole, first,
                              (rows - 1) * rowOfResult + row);
@@ -281,13 +283,15 @@ LogicalResult te::emitLaunches(tensor::ConcatOp op, LaunchEmitter &emitter) {
           : emitter.alloc(op.getLoc(), emitter.baseName(op, result),
                           emitter.causeOf(op, result), count(result) * bytes);
   emitter.bind(result, {whole});
-  if (whole == joined || !joined ||
-      !llvm::all_of(op.getInputs(), [&](Value operand) {
-        return isPartOf(operand, joined, emitter);
-      }))
-    return emitConcat(op, whole, rows, emitter);
   const int64_t parts = op.getInputs().size(),
-                row = count(result) / parts / rows * bytes;
+                part = count(result) / parts * bytes;
+  auto isComputedThere = [&](auto indexed) {
+    return isPartOf(indexed.value(), joined, indexed.index() * part, emitter);
+  };
+  if (whole == joined || !joined ||
+      !llvm::all_of(llvm::enumerate(op.getInputs()), isComputedThere))
+    return emitConcat(op, whole, rows, emitter);
+  const int64_t row = part / rows;
   return LaunchCall(emitter, op, "copy_strided")
       .i64("parts", parts)
       .i64("rows", rows)

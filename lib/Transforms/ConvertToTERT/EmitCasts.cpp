@@ -71,8 +71,12 @@ static bool hasScaleOfGroup(ScaledType type) {
 }
 
 bool te::isReadWithoutZeros(tensor::ConcatOp op) {
-  return addsZeros(op) && llvm::all_of(op->getUsers(), [&](Operation *user) {
-           if (user->getBlock() != op->getBlock())
+  const Value result = op.getResult();
+  return withoutZeros(result) != result &&
+         llvm::all_of(op->getUses(), [&](OpOperand &use) {
+           // All of these ops have it as their first operand.
+           Operation *user = use.getOwner();
+           if (user->getBlock() != op->getBlock() || use.getOperandNumber())
              return false;
            return llvm::TypeSwitch<Operation *, bool>(user)
                .Case<QuantizeOp>([](QuantizeOp cast) {
@@ -82,9 +86,7 @@ bool te::isReadWithoutZeros(tensor::ConcatOp op) {
                  return !hasScaleOfGroup(cast.getUsageType()) &&
                         readOf(cast.getX(), cast.getUsageType()) != cast.getX();
                })
-               .Case<AmaxOp>([](AmaxOp amax) {
-                 return withoutZeros(amax.getX()) != amax.getX();
-               })
+               .Case<AmaxOp>([](AmaxOp) { return true; })
                .Case<tensor::ConcatOp>([](tensor::ConcatOp outer) {
                  return isReadWithoutZeros(outer);
                })

@@ -122,7 +122,8 @@ void LaunchEmitter::findJoined(tensor::ConcatOp op) {
   auto type = op.getResultType();
   const bool isOfRows =
       llvm::product_of(type.getShape().take_front(op.getDim())) == 1;
-  if (!isOfRows && !llvm::all_equal(op.getInputs().getTypes()))
+  if (type.getNumElements() == 0 ||
+      (!isOfRows && !llvm::all_equal(op.getInputs().getTypes())))
     return;
   SmallVector<std::pair<Value, int64_t>> found;
   int64_t offset = 0;
@@ -149,9 +150,14 @@ Value LaunchEmitter::placeInJoined(Location loc, Value part) {
   auto [op, offset] = found->second;
   const int64_t bytes = elementType(op).getIntOrFloatBitWidth() / 8;
   Value &whole = joined[op];
-  if (!whole)
-    whole = alloc(op.getLoc(), baseName(op, op.getResult()),
-                  causeOf(op, op.getResult()), count(op.getResult()) * bytes);
+  if (!whole) {
+    // The parts of columns are not the result yet.
+    auto shape = op.getResultType().getShape();
+    const bool isOfRows = llvm::product_of(shape.take_front(op.getDim())) == 1;
+    const Value named = isOfRows ? op.getResult() : part;
+    whole = alloc(op.getLoc(), baseName(op, named), causeOf(op, named),
+                  count(op.getResult()) * bytes);
+  }
   return slice(loc, whole, offset, count(part) * bytes);
 }
 

@@ -60,3 +60,35 @@ func.func @stack(%w: tensor<3x64x50xbf16> {te.name = "w"}) -> (tensor<3x64x64xbf
   %y = te.dequantize %q : !te.scaled<3x64x64xf8E4M3FN, block_128x128, contract = 1> -> tensor<3x64x64xbf16>
   return %y : tensor<3x64x64xbf16>
 }
+
+// -----
+
+// A kernel has no zeros of a whole matrix, so these are copied; it writes those of rows and columns.
+// CHECK-LABEL: @matrices
+// CHECK: tert.launch "copy_strided" {{.*}}(%arg0,
+// CHECK: tert.launch "quantize_block" {{{.*}}x_cols = 50 : i64, x_rows = 64 : i64
+func.func @matrices(%w: tensor<2x64x50xbf16> {te.name = "w"}) -> (tensor<3x64x64xbf16> {te.name = "y"}) {
+  %none = arith.constant dense<0.0> : tensor<1x64x50xbf16>
+  %zeros = arith.constant dense<0.0> : tensor<3x64x14xbf16>
+  %three = tensor.concat dim(0) %w, %none : (tensor<2x64x50xbf16>, tensor<1x64x50xbf16>) -> tensor<3x64x50xbf16>
+  %all = tensor.concat dim(2) %three, %zeros : (tensor<3x64x50xbf16>, tensor<3x64x14xbf16>) -> tensor<3x64x64xbf16>
+  %q = te.quantize %all : tensor<3x64x64xbf16> -> !te.scaled<3x64x64xf8E4M3FN, block_128x128, contract = 1>
+  %y = te.dequantize %q : !te.scaled<3x64x64xf8E4M3FN, block_128x128, contract = 1> -> tensor<3x64x64xbf16>
+  return %y : tensor<3x64x64xbf16>
+}
+
+// -----
+
+// Scales with zeros behind them are in memory, also if the cast reads its x without zeros.
+// CHECK-LABEL: @scales
+// CHECK: tert.launch "copy_strided" {{.*}}(%arg1, %[[SCALES:.*]])
+// CHECK: tert.launch "quantize_tensor" {{{.*}}x_rows = 60 : i64}(%arg0,
+func.func @scales(%x: tensor<2x60x64xbf16> {te.name = "x"}, %s: tensor<1xf32> {te.name = "s"}) -> (tensor<2x64x64xbf16> {te.name = "y"}) {
+  %zeros = arith.constant dense<0.0> : tensor<2x4x64xbf16>
+  %zero = arith.constant dense<0.0> : tensor<1xf32>
+  %all = tensor.concat dim(1) %x, %zeros : (tensor<2x60x64xbf16>, tensor<2x4x64xbf16>) -> tensor<2x64x64xbf16>
+  %scales = tensor.concat dim(0) %s, %zero : (tensor<1xf32>, tensor<1xf32>) -> tensor<2xf32>
+  %q = te.quantize %all scale %scales : tensor<2x64x64xbf16> -> !te.scaled<2x64x64xf8E4M3FN, per_tensor, contract = 1>
+  %y = te.dequantize %q : !te.scaled<2x64x64xf8E4M3FN, per_tensor, contract = 1> -> tensor<2x64x64xbf16>
+  return %y : tensor<2x64x64xbf16>
+}

@@ -60,3 +60,31 @@ func.func @copied(%w: tensor<16x12xbf16> {te.name = "w"}, %v: tensor<64xbf16> {t
   %y = te.matmul %x, %a contract = [1, 1] : tensor<16x12xbf16>, tensor<5x12xbf16> -> tensor<16x5xbf16>
   return %y, %z : tensor<16x5xbf16>, tensor<32xbf16>
 }
+
+// -----
+
+// Columns of no rows need no launch.
+// CHECK-LABEL: func.func @no_rows
+// CHECK-NOT: copy_strided
+func.func @no_rows(%x: tensor<0x32xbf16> {te.name = "x"}, %a: tensor<16x32xbf16> {te.name = "a"}, %b: tensor<16x32xbf16> {te.name = "b"})
+    -> (tensor<0x32xbf16> {te.name = "y"}) {
+  %p = te.matmul %x, %a contract = [1, 1] : tensor<0x32xbf16>, tensor<16x32xbf16> -> tensor<0x16xbf16>
+  %q = te.matmul %x, %b contract = [1, 1] : tensor<0x32xbf16>, tensor<16x32xbf16> -> tensor<0x16xbf16>
+  %y = tensor.concat dim(1) %p, %q : (tensor<0x16xbf16>, tensor<0x16xbf16>) -> tensor<0x32xbf16>
+  return %y : tensor<0x32xbf16>
+}
+
+// -----
+
+// Two results that are one value are computed in the rows of the first, and copied to those of the second.
+// CHECK-LABEL: func.func @twice
+// CHECK: tert.launch "copy_strided" {bytes = 32768 : i64, {{.*}}}(%{{.*}}, %[[SECOND:.*]])
+func.func @twice(%x: tensor<256x32xbf16> {te.name = "x"}, %w: tensor<64x32xbf16> {te.name = "w"}) -> (tensor<512x64xbf16> {te.name = "y"}) {
+  %r:2 = te.by_rows (%x) with (%w) rows 128 : (tensor<256x32xbf16>, tensor<64x32xbf16>) -> (tensor<256x64xbf16>, tensor<256x64xbf16>) {
+  ^bb0(%xr: tensor<256x32xbf16>, %wr: tensor<64x32xbf16>):
+    %l = te.matmul %xr, %wr contract = [1, 1] : tensor<256x32xbf16>, tensor<64x32xbf16> -> tensor<256x64xbf16>
+    te.yield %l, %l : tensor<256x64xbf16>, tensor<256x64xbf16>
+  }
+  %y = tensor.concat dim(0) %r#0, %r#1 : (tensor<256x64xbf16>, tensor<256x64xbf16>) -> tensor<512x64xbf16>
+  return %y : tensor<512x64xbf16>
+}
