@@ -24,6 +24,8 @@ runtime = Runtime(sys.argv[2], *sys.argv[3:])
 USAGE = {1: "row", 0: "col"}
 # These kernels take stacks; here each has one matrix.
 STACKS = {"dequantize", "nvfp4_alpha", "quantize_mx", "quantize_nvfp4", "transpose_scaled"}
+# These casts may read fewer rows and columns than they write; here they read as many.
+CASTS = {"quantize_mx", "quantize_nvfp4"}
 
 
 def launch(claim, kernel, parameters, inputs, wanted):
@@ -33,6 +35,8 @@ def launch(claim, kernel, parameters, inputs, wanted):
     }
     if kernel in STACKS:
         parameters["matrices"] = 1
+    if kernel in CASTS:
+        parameters |= {"x_rows": parameters["rows"], "x_cols": parameters["cols"]}
     wanted = {name: np.asarray(array) for name, array in wanted.items()}
     found = runtime.launch(
         kernel, parameters, inputs, {name: (array.shape, array.dtype) for name, array in wanted.items()}
