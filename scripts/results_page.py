@@ -33,7 +33,7 @@ MEASURED = {
     "h200-torch-llama-speed": ("11e7665", "2026-11-27"),
     "h200-torch-qwen3-speed": ("cf764dfe", "2026-11-27"),
     "h200-torch-recompute-speed": ("3e9cbe37", "2026-11-27"),
-    "h200-torch-gpt2-speed": ("c61b2e00", "2026-11-28"),
+    "h200-torch-gpt2-speed": ("31cdaa73", "2026-11-28"),
     "h200-host-cost": ("901c88e", "2026-11-22"),
 }
 NAMES = {
