@@ -26,12 +26,14 @@ typedef struct te_rt_generated {
   /// What messages call it.
   const char *name;
   /// Computes the elements from `begin` to before `end`, a multiple of
-  /// `block_elements` and another or `count`; `buffers` as those of the launch.
-  void (*host)(void *const *buffers, int64_t begin, int64_t end);
+  /// `block_elements` and another or `count`; `buffers` as those of the launch,
+  /// `stream` as below.
+  void (*host)(void *const *buffers, int64_t begin, int64_t end,
+               int32_t stream);
   /// PTX with the kernel `device_name`, whose parameters are the addresses of
-  /// the buffers that are not absent, in order, then `count` as i64, and 1 as
-  /// i32 if all addresses are multiples of 16. Null if the module is not for a
-  /// GPU.
+  /// the buffers that are not absent, in order, then `count` as i64, 1 as i32
+  /// if all addresses are multiples of 16, and `stream`. Null if the module is
+  /// not for a GPU.
   const char *device_code;
   const char *device_name;
   /// Threads of one block, how many elements they compute, and the bytes of
@@ -39,6 +41,9 @@ typedef struct te_rt_generated {
   int32_t block;
   int32_t block_elements;
   int32_t shared_bytes;
+  /// What is added to the random streams in the code, so that launches that
+  /// differ in their streams have the same code.
+  int32_t stream;
 } te_rt_generated;
 
 /// Enqueues the plan in `slot`. `buffers` are in the order of its row in

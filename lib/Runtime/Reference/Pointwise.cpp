@@ -11,10 +11,11 @@ namespace te::rt::reference {
 void generated(const generated_params &p, void *const *buffers) {
   const auto *code = reinterpret_cast<const te_rt_generated *>(p.function);
   const int64_t block = code->block_elements;
-  parallelFor(
-      ceilDiv(p.count, block), p.count, [&](int64_t begin, int64_t end) {
-        code->host(buffers, begin * block, std::min(end * block, p.count));
-      });
+  parallelFor(ceilDiv(p.count, block), p.count,
+              [&](int64_t begin, int64_t end) {
+                code->host(buffers, begin * block,
+                           std::min(end * block, p.count), code->stream);
+              });
 }
 
 void copy(const copy_params &p, void *const *buffers) {

@@ -14,6 +14,11 @@ using namespace mlir::te;
 /// The address spaces of global and shared memory in NVPTX.
 static constexpr unsigned kGlobalSpace = 1, kSharedSpace = 3;
 
+int32_t te::streamOf(tert::LaunchOp launch) {
+  auto drawn = launch.getBody().front().getOps<tert::DropoutOp>();
+  return drawn.empty() ? 0 : (*drawn.begin()).getStream();
+}
+
 CodeEmitter::CodeEmitter(func::FuncOp step, tert::LaunchOp launch,
                          StringRef name)
     : step(step), launch(launch), name(name.str()), b(step.getContext()),
@@ -28,12 +33,13 @@ CodeEmitter::CodeEmitter(func::FuncOp step, tert::LaunchOp launch,
 void CodeEmitter::emitHost() {
   const Type ptr = LLVM::LLVMPointerType::get(b.getContext());
   const Type i64 = b.getI64Type();
-  LLVM::LLVMFuncOp function = define("", {ptr, i64, i64});
+  LLVM::LLVMFuncOp function = define("", {ptr, i64, i64, b.getI32Type()});
   function.setLinkage(LLVM::Linkage::Internal);
   for (auto [index, buffer] : llvm::enumerate(launch.getBuffers()))
     if (!buffer.getDefiningOp<tert::NullOp>())
       pointers.push_back(LLVM::LoadOp::create(
           b, loc, ptr, at(function.getArgument(0), ptr, wide(index))));
+  stream = function.getArgument(3);
   emitHostBody(function.getArgument(1), function.getArgument(2));
   LLVM::ReturnOp::create(b, loc, ValueRange());
 }
@@ -42,14 +48,15 @@ void CodeEmitter::emitDevice() {
   isDevice = true;
   const Type global = LLVM::LLVMPointerType::get(b.getContext(), kGlobalSpace);
   SmallVector<Type> types(inputs.size() + outputs.size(), global);
-  types.append({b.getI64Type(), b.getI32Type()});
+  types.append({b.getI64Type(), b.getI32Type(), b.getI32Type()});
   LLVM::LLVMFuncOp function = define("_device", types);
   function->setAttr(tert::kDeviceAttr, b.getUnitAttr());
   auto arguments = function.getArguments();
-  pointers.assign(arguments.begin(), arguments.end() - 2);
-  Value aligned =
-      LLVM::TruncOp::create(b, loc, b.getI1Type(), arguments.back());
-  emitDeviceBody(arguments.drop_back().back(), aligned);
+  pointers.assign(arguments.begin(), arguments.end() - 3);
+  stream = arguments.back();
+  Value aligned = LLVM::TruncOp::create(b, loc, b.getI1Type(),
+                                        arguments.drop_back().back());
+  emitDeviceBody(arguments.drop_back(2).back(), aligned);
   LLVM::ReturnOp::create(b, loc, ValueRange());
 }
 
@@ -233,9 +240,10 @@ Value CodeEmitter::computeOp(Operation &op, ValueRange x, Value index) {
         return LLVM::ConstantOp::create(b, loc, op.getType(), op.getValue());
       })
       .Case<tert::DropoutOp>([&](tert::DropoutOp op) -> Value {
+        const int32_t after = op.getStream() - streamOf(launch);
         return call(
             "te_scalar_dropout", f32,
-            {index, x[0], x[1], number(b.getI32Type(), op.getStream()),
+            {index, x[0], x[1], add(stream, number(b.getI32Type(), after)),
              LLVM::ConstantOp::create(b, loc, f32, op.getProbabilityAttr())});
       })
       .DefaultUnreachable("te-form-regions makes no other op");

@@ -10,6 +10,10 @@
 
 namespace mlir::te {
 
+/// The stream of the first op of a launch that draws random numbers, which is
+/// not part of its code but added to the streams in it; 0 if there is none.
+int32_t streamOf(tert::LaunchOp launch);
+
 /// Emits the host and the device function of a launch. Launches with and
 /// without reductions of rows differ in their loops.
 class CodeEmitter {
@@ -150,6 +154,9 @@ protected:
   bool isDevice = false;
 
 private:
+  /// What is added to the streams of the body, an i32.
+  Value stream;
+
   /// Creates the function and sets the insertion point to the start of its
   /// body.
   LLVM::LLVMFuncOp define(StringRef suffix, ArrayRef<Type> types);

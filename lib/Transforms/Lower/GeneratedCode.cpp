@@ -37,7 +37,12 @@ static std::string describeCode(tert::LaunchOp launch) {
   define(body.getArguments());
   for (Operation &op : body) {
     assert(op.getNumRegions() == 0 && "generated code is one block");
-    text << op.getName() << op.getAttrDictionary();
+    text << op.getName();
+    if (auto dropout = dyn_cast<tert::DropoutOp>(op))
+      text << dropout.getProbabilityAttr() << ' '
+           << dropout.getStream() - streamOf(launch);
+    else
+      text << op.getAttrDictionary();
     for (Value operand : op.getOperands())
       text << ' ' << numbers.at(operand);
     text << ':';
@@ -46,13 +51,8 @@ static std::string describeCode(tert::LaunchOp launch) {
   return key;
 }
 
-LLVM::GlobalOp GeneratedCode::get(tert::LaunchOp launch) {
-  const std::string key = describeCode(launch);
-  LLVM::GlobalOp &record = records[key];
-  if (record)
-    return record;
-
-  const std::string name = "te_generated_" + std::to_string(records.size() - 1);
+GeneratedCode::Code GeneratedCode::emit(tert::LaunchOp launch,
+                                        std::string name) {
   const bool sumsRows =
       !launch.getBody().front().getOps<tert::RowReduceOp>().empty();
   const auto create = sumsRows ? createRowCode : createElementCode;
@@ -63,39 +63,62 @@ LLVM::GlobalOp GeneratedCode::get(tert::LaunchOp launch) {
 
   OpBuilder b(step);
   Location loc = launch.getLoc();
-  const Type ptr = LLVM::LLVMPointerType::get(b.getContext());
-  const Type i32 = b.getI32Type();
   auto module = step->getParentOfType<ModuleOp>();
   // compileDeviceCode in lib/JIT sets the value to the PTX of all kernels.
   if (forDevice && !module.lookupSymbol(tert::kDeviceCode))
     addText(b, loc, tert::kDeviceCode, "");
-  LLVM::GlobalOp hostName = addText(b, loc, name + "_name", name);
-  LLVM::GlobalOp deviceName =
-      addText(b, loc, name + "_device_name", name + "_device");
+  addText(b, loc, name + "_name", name);
+  addText(b, loc, name + "_device_name", name + "_device");
+  return {std::move(name),
+          emitter->getBlock(),
+          emitter->getBlockElements(),
+          emitter->getSharedBytes(),
+          {}};
+}
+
+LLVM::GlobalOp GeneratedCode::emitRecord(const Code &code, int32_t stream,
+                                         Location loc) {
+  OpBuilder b(step);
+  const Type ptr = LLVM::LLVMPointerType::get(b.getContext());
+  const Type i32 = b.getI32Type();
   // The fields of te_rt_generated, in order.
   auto type = LLVM::LLVMStructType::getLiteral(
-      b.getContext(), {ptr, ptr, ptr, ptr, i32, i32, i32});
-  record = LLVM::GlobalOp::create(b, loc, type, /*isConstant=*/true,
-                                  LLVM::Linkage::Private, name + "_record",
-                                  /*value=*/Attribute());
+      b.getContext(), {ptr, ptr, ptr, ptr, i32, i32, i32, i32});
+  auto record = LLVM::GlobalOp::create(
+      b, loc, type, /*isConstant=*/true, LLVM::Linkage::Private,
+      code.name + "_record_" + std::to_string(static_cast<uint32_t>(stream)),
+      /*value=*/Attribute());
   b.createBlock(&record.getInitializerRegion());
-  auto address = [&](StringRef symbol) -> Value {
-    return LLVM::AddressOfOp::create(b, loc, ptr, symbol);
+  auto address = [&](const Twine &symbol) -> Value {
+    return LLVM::AddressOfOp::create(b, loc, ptr, symbol.str());
   };
   auto number = [&](int32_t value) -> Value {
     return LLVM::ConstantOp::create(b, loc, i32, b.getI32IntegerAttr(value));
   };
-  Value fields[] = {address(hostName.getSymName()),
-                    address(name),
+  Value fields[] = {address(code.name + "_name"),
+                    address(code.name),
                     forDevice ? address(tert::kDeviceCode)
                               : Value(LLVM::ZeroOp::create(b, loc, ptr)),
-                    address(deviceName.getSymName()),
-                    number(emitter->getBlock()),
-                    number(emitter->getBlockElements()),
-                    number(emitter->getSharedBytes())};
+                    address(code.name + "_device_name"),
+                    number(code.block),
+                    number(code.blockElements),
+                    number(code.sharedBytes),
+                    number(stream)};
   Value value = LLVM::PoisonOp::create(b, loc, type);
   for (auto [index, field] : llvm::enumerate(fields))
     value = LLVM::InsertValueOp::create(b, loc, value, field, index);
   LLVM::ReturnOp::create(b, loc, value);
+  return record;
+}
+
+LLVM::GlobalOp GeneratedCode::get(tert::LaunchOp launch) {
+  auto [known, isNew] = codes.try_emplace(describeCode(launch));
+  Code &code = known->second;
+  if (isNew)
+    code = emit(launch, "te_generated_" + std::to_string(codes.size() - 1));
+  const int32_t stream = streamOf(launch);
+  LLVM::GlobalOp &record = code.records[stream];
+  if (!record)
+    record = emitRecord(code, stream, launch.getLoc());
   return record;
 }

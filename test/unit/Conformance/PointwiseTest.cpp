@@ -29,11 +29,13 @@ class Pointwise : public BackendTest {};
 /// The indices of the first input and of the first output of `generated`.
 constexpr int kGeneratedIn = 0, kGeneratedOut = 8;
 
-/// y = x + x in f32, as generated code of a module: for the CPU, and as PTX.
-void twice(void *const *buffers, int64_t begin, int64_t end) {
+/// y = x + x + stream in f32, as generated code of a module: for the CPU, and
+/// as PTX.
+void twice(void *const *buffers, int64_t begin, int64_t end, int32_t stream) {
   for (int64_t i = begin; i < end; ++i) {
     const float x = static_cast<const float *>(buffers[kGeneratedIn])[i];
-    static_cast<float *>(buffers[kGeneratedOut])[i] = x + x;
+    static_cast<float *>(buffers[kGeneratedOut])[i] =
+        x + x + static_cast<float>(stream);
   }
 }
 constexpr char kTwicePtx[] = R"(
@@ -41,14 +43,16 @@ constexpr char kTwicePtx[] = R"(
 .target sm_70
 .address_size 64
 .visible .entry twice(.param .u64 x, .param .u64 y, .param .u64 count,
-                      .param .u32 aligned) {
+                      .param .u32 aligned, .param .s32 stream) {
   .reg .pred %p;
-  .reg .b32 %thread, %block;
+  .reg .b32 %thread, %block, %stream;
   .reg .b64 %x, %y, %count, %i, %t;
-  .reg .f32 %f;
+  .reg .f32 %f, %s;
   ld.param.u64 %x, [x];
   ld.param.u64 %y, [y];
   ld.param.u64 %count, [count];
+  ld.param.s32 %stream, [stream];
+  cvt.rn.f32.s32 %s, %stream;
   mov.u32 %thread, %tid.x;
   mov.u32 %block, %ctaid.x;
   mul.wide.u32 %i, %block, 128;
@@ -61,6 +65,7 @@ constexpr char kTwicePtx[] = R"(
   add.u64 %y, %y, %i;
   ld.global.f32 %f, [%x];
   add.rn.f32 %f, %f, %f;
+  add.rn.f32 %f, %f, %s;
   st.global.f32 [%y], %f;
 done:
   ret;
@@ -68,7 +73,7 @@ done:
 
 TEST_P(Pointwise, GeneratedCodeOfAModule) {
   const te_rt_generated code = {"twice", twice, kTwicePtx, "twice",
-                                128,     128,   0};
+                                128,     128,   0,         3};
   for (size_t count : {0u, 1u, 1000u}) {
     const Array x = makeArray("wide", TE_RT_F32, count, 1);
     Array y(TE_RT_F32, count);
@@ -79,7 +84,7 @@ TEST_P(Pointwise, GeneratedCodeOfAModule) {
                          reinterpret_cast<int64_t>(&code)),
                  buffers);
     for (size_t i = 0; i < count; ++i)
-      ASSERT_EQ(y.at(i), 2 * x.at(i)) << i;
+      ASSERT_EQ(y.at(i), static_cast<float>(2 * x.at(i)) + 3.0f) << i;
   }
 }
 
@@ -87,7 +92,8 @@ TEST_P(Pointwise, GeneratedCodeOfAModule) {
 TEST_P(Pointwise, GeneratedCodeWithoutPtxIsRefusedByAGpu) {
   if (GetParam() == "reference")
     return;
-  const te_rt_generated code = {"twice", twice, nullptr, "twice", 128, 128, 0};
+  const te_rt_generated code = {"twice", twice, nullptr, "twice",
+                                128,     128,   0,       0};
   EXPECT_EQ(
       device().tryRun(TE_PLAN(generated, 1, reinterpret_cast<int64_t>(&code)),
                       std::vector<Buffer>(12, none())),

@@ -32,10 +32,11 @@ Status plan_generated(const CudaDevice &device, const generated_params &params,
   TE_RT_RETURN_IF_FAILED(
       setGrid(ceilDiv(params.count, code.block_elements), &config));
   const int64_t count = params.count;
+  const int32_t stream = code.stream;
   *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
     constexpr int kBuffers = generated_buffers::count_;
     std::array<void *, kBuffers> used;
-    std::array<void *, kBuffers + 2> arguments;
+    std::array<void *, kBuffers + 3> arguments;
     int numUsed = 0;
     int32_t aligned = 1;
     for (int i = 0; i < kBuffers; ++i)
@@ -46,8 +47,10 @@ Status plan_generated(const CudaDevice &device, const generated_params &params,
         ++numUsed;
       }
     int64_t elements = count;
+    int32_t first = stream;
     arguments[numUsed] = &elements;
     arguments[numUsed + 1] = &aligned;
+    arguments[numUsed + 2] = &first;
     return launch(config, arguments.data());
   });
   return Status::ok();

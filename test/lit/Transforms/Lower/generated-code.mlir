@@ -5,18 +5,18 @@
 // CHECK: tert.target = "sm_90"
 // CHECK: llvm.call @te_rt_plan_generated(%{{.*}}) : (!llvm.ptr, i32, i64, i64) -> i32
 // Launches with equal bodies share their code.
-// CHECK: llvm.func internal @te_generated_0(%[[BUFFERS:.*]]: !llvm.ptr, %{{.*}}: i64, %{{.*}}: i64)
+// CHECK: llvm.func internal @te_generated_0(%[[BUFFERS:.*]]: !llvm.ptr, %{{.*}}: i64, %{{.*}}: i64, %{{.*}}: i32)
 // CHECK: llvm.getelementptr %[[BUFFERS]]
 // CHECK: llvm.load %{{.*}} : !llvm.ptr -> i16
 // CHECK: llvm.call @te_scalar_from_bf16
 // CHECK: llvm.fmul {{.*}} : f32
 // CHECK: llvm.call @te_scalar_to_bf16
-// CHECK: llvm.func @te_generated_0_device(%{{.*}}: !llvm.ptr<1>, %{{.*}}: !llvm.ptr<1>, %{{.*}}: i64, %{{.*}}: i32) attributes {tert.device}
+// CHECK: llvm.func @te_generated_0_device(%{{.*}}: !llvm.ptr<1>, %{{.*}}: !llvm.ptr<1>, %{{.*}}: i64, %{{.*}}: i32, %{{.*}}: i32) attributes {tert.device}
 // CHECK: llvm.load %{{.*}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<8xbf16>
 // CHECK: llvm.call_intrinsic "llvm.nvvm.f2bf16.rn"
 // CHECK: llvm.store {{.*}} {alignment = 16 : i64} : vector<8xbf16>, !llvm.ptr<1>
 // CHECK: llvm.mlir.global private constant @te_device_code
-// CHECK: llvm.mlir.global private constant @te_generated_0_record
+// CHECK: llvm.mlir.global private constant @te_generated_0_record_0
 // CHECK-NOT: @te_generated_1
 // HOST: llvm.func internal @te_generated_0(
 func.func @step(%x: !tert.buffer<64>, %y: !tert.buffer<64>) attributes {tert.arena_bytes = 0 : i64, tert.signature = []} {

@@ -19,7 +19,7 @@
 // CHECK: llvm.icmp "eq"
 // CHECK: llvm.store {{.*}} : f32, !llvm.ptr<1>
 // 128 threads compute four rows of 128 elements.
-// CHECK: llvm.mlir.global private constant @te_generated_0_record
+// CHECK: llvm.mlir.global private constant @te_generated_0_record_0
 // CHECK: llvm.mlir.constant(128 : i32) : i32
 // CHECK: llvm.mlir.constant(512 : i32) : i32
 // CHECK: llvm.mlir.constant(0 : i32) : i32
@@ -60,7 +60,7 @@ func.func @step(%x: !tert.buffer<2560>, %y: !tert.buffer<2560>, %s: !tert.buffer
 // BLOCK-COUNT-8: llvm.fdiv
 // BLOCK: llvm.store {{.*}} {alignment = 16 : i64} : vector<8xbf16>, !llvm.ptr<1>
 // 14336 elements of bf16 and 256 lanes of f32 are 29696 bytes.
-// BLOCK: llvm.mlir.global private constant @te_generated_0_record
+// BLOCK: llvm.mlir.global private constant @te_generated_0_record_0
 // BLOCK: llvm.mlir.constant(256 : i32) : i32
 // BLOCK: llvm.mlir.constant(14336 : i32) : i32
 // BLOCK: llvm.mlir.constant(29696 : i32) : i32
@@ -87,7 +87,7 @@ func.func @long(%x: !tert.buffer<57344>, %y: !tert.buffer<57344>) attributes {te
 // BLOCK: llvm.store {{.*}} : f32, !llvm.ptr<3>
 // BLOCK: llvm.call_intrinsic "llvm.nvvm.barrier.cta.sync.aligned.all"
 // BLOCK-NOT: vector<8xbf16>, !llvm.ptr<3>
-// BLOCK: llvm.mlir.global private constant @te_generated_0_record
+// BLOCK: llvm.mlir.global private constant @te_generated_0_record_0
 // BLOCK: llvm.mlir.constant(256 : i32) : i32
 // BLOCK: llvm.mlir.constant(14336 : i32) : i32
 // BLOCK: llvm.mlir.constant(58368 : i32) : i32
@@ -110,7 +110,7 @@ func.func @exponentials(%x: !tert.buffer<57344>, %y: !tert.buffer<57344>) attrib
 
 // Where both have room, the row is kept, too: 16384 bytes, 32768 bytes and 256 lanes.
 // BLOCK: llvm.store {{.*}} {alignment = 16 : i64} : vector<8xbf16>, !llvm.ptr<3>
-// BLOCK: llvm.mlir.global private constant @te_generated_0_record
+// BLOCK: llvm.mlir.global private constant @te_generated_0_record_0
 // BLOCK: llvm.mlir.constant(256 : i32) : i32
 // BLOCK: llvm.mlir.constant(8192 : i32) : i32
 // BLOCK: llvm.mlir.constant(50176 : i32) : i32
