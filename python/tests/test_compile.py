@@ -44,8 +44,17 @@ def test_sources_are_text_bytes_or_builders(reference):
 
 
 def test_strangers_text_is_an_error_and_bytecode_has_a_name(reference):
-    for text in ("module attributes {a = array<index: 1>} {}", "[" * 10000, "module {" * 10000):
-        with pytest.raises(te_mlir.CompileError, match="<text>:1:[0-9]+: error: expected (elements|at most 256)"):
+    transpose = "linalg.transpose ins(%x : tensor<2xf32>) outs(%x : tensor<2xf32>) permutation = [0"
+    for text in (
+        "module attributes {a = array<index: 1>} {}",
+        "[" * 10000,
+        "module {" * 10000,
+        f"func.func @f(%x: tensor<2xf32>) {{ {transpose} return }}",
+        "#a0 = [1] " + "".join(f"#a{i} = [#a{i - 1}] " for i in range(1, 20000)),
+        "!a0 = i32 " + "".join(f"!a{i} = tuple<!a{i - 1}, !a{i - 1}> " for i in range(1, 60)),
+    ):
+        said = "expected (elements|at most (256|1048576)|'permutation')"
+        with pytest.raises(te_mlir.CompileError, match=f"<text>:1:[0-9]+: error: {said}"):
             te_mlir.compile(text, "f", context=reference)
     with pytest.raises(te_mlir.CompileError, match="expected text, but got bytecode; .* ends with '.mlirbc'"):
         te_mlir.compile(b"ML\xefR damaged", "f", context=reference)

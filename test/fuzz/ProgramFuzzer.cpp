@@ -1,14 +1,15 @@
 //===- ProgramFuzzer.cpp - changed programs through the pipeline ----------===//
 //
-//   te-fuzz-program SEED RUNS OUT FILE...    RUNS is a number, or a time as
-//   600s
+//   te-fuzz-program SEED RUNS OUT FILE...
 //
-// Changes words and lines of the files, whose bytes rarely get past the parser
-// if they are changed one by one, or an extent or an element type everywhere,
-// so that types still agree, and compiles each result in a child process with a
-// bound of time and of memory. A text that ends a child is written to
-// OUT-RUN.mlir. MLIR is not instrumented, so libFuzzer would have nothing to
-// follow.
+// RUNS is a number, or a time such as 600s, or 0 to take each program as it is.
+//
+// Changes words and lines of the programs in the files, between lines with
+// `// -----`. Bytes that are changed one by one rarely get past the parser. Or
+// changes an extent or an element type everywhere, so that types still agree.
+// Compiles each result in a child process with a bound of time and of memory.
+// A text that ends a child is written to OUT-RUN.mlir. MLIR is not
+// instrumented, so libFuzzer would have nothing to follow.
 //
 //===----------------------------------------------------------------------===//
 
@@ -176,6 +177,27 @@ std::string changed(const std::string &text, std::mt19937_64 &random) {
   return result;
 }
 
+/// Adds the programs of a file, without lines that are comments. Longer ones
+/// take long, and say little that shorter ones do not.
+void read(const char *path, std::vector<std::string> &programs) {
+  constexpr size_t kMostBytes = 8192;
+  std::ifstream file(path);
+  std::string program;
+  const auto end = [&] {
+    if (program.size() <= kMostBytes && !firstFunction(program).empty())
+      programs.push_back(program);
+    program.clear();
+  };
+  for (std::string line; std::getline(file, line);) {
+    const size_t begin = line.find_first_not_of(' ');
+    if (line.starts_with("// -----"))
+      end();
+    else if (begin != line.npos && line.compare(begin, 2, "//") != 0)
+      program += line + "\n";
+  }
+  end();
+}
+
 /// What became of texts.
 struct Outcomes {
   long compiled = 0, refused = 0;
@@ -221,18 +243,17 @@ int main(int argc, char **argv) {
                    std::chrono::seconds(isTimed ? amount : 0);
   Outcomes outcomes;
   std::vector<std::string> programs;
-  for (int i = 4; i < argc; ++i) {
-    std::ifstream file(argv[i]);
-    programs.emplace_back(std::istreambuf_iterator<char>(file),
-                          std::istreambuf_iterator<char>());
-    if (!survives(programs.back(), outcomes))
-      return std::fprintf(stderr, "%s is not survived\n", argv[i]), 1;
-  }
+  for (int i = 4; i < argc; ++i)
+    read(argv[i], programs);
+  if (programs.empty())
+    return std::fprintf(stderr, "expected files with programs\n"), 2;
+  const bool isPlain = amount == 0;
+  const long runs = isPlain ? static_cast<long>(programs.size()) : amount;
   long run = 0, wrong = 0;
-  for (; isTimed ? std::chrono::steady_clock::now() < end : run < amount;
-       ++run) {
+  for (; isTimed ? std::chrono::steady_clock::now() < end : run < runs; ++run) {
     const std::string text =
-        changed(programs[random() % programs.size()], random);
+        isPlain ? programs[static_cast<size_t>(run)]
+                : changed(programs[random() % programs.size()], random);
     if (survives(text, outcomes))
       continue;
     ++wrong;

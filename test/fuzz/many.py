@@ -8,7 +8,7 @@ options.py). R is the number of executions of all processes together, or, for pr
 processes. What is wrong is in FOLDER: inputs as 'NAME-crash-*', 'NAME-oom-*' and 'NAME-timeout-*', programs and
 command lines as 'program-*' and 'options-*.log'. The exit code is 1 if something is.
 
-This needs the binaries, test/fuzz, docs/examples and test/lit/Tools/Inputs/linear.mlir, and nothing else of the project.
+This needs the binaries, test/fuzz, docs/examples and test/lit, and nothing else of the project.
 """
 
 import argparse
@@ -72,7 +72,11 @@ class Fuzzer:
             str(seed),
             str(runs) if runs else f"{options.seconds}s",
             options.found / f"program-{self.number}",
-            *sorted((ROOT / "docs" / "examples").glob("*.mlir")),
+            *sorted(
+                path
+                for folder in ("docs/examples", "test/fuzz/corpus/program", "test/lit")
+                for path in (ROOT / folder).rglob("*.mlir")
+            ),
         ]
 
     def options(self, options, seed, runs):

@@ -309,7 +309,7 @@ def TE_GroupedLinearOp
     stochastic rounding, however, depend on the position in the whole matrix.
 
     Constraints:
-    1. (grouped_linear-c1) `x` is `[M, K]`, `w` is `[groups, N, K]`, `group_sizes` is `[groups]`, and the result is `[M, N]`.
+    1. (grouped_linear-c1) `x` is `[M, K]`, `w` is `[groups, N, K]`, `group_sizes` is `[groups]`, and the result is `[M, N]`, with one group or more.
     2. (grouped_linear-c2) `bias` is `[groups, N]`.
     3. (grouped_linear-c3) all operands except the sizes, and the result, have one element type.
     4. (grouped_linear-c4) `alignment` is positive and divides M.
@@ -345,7 +345,7 @@ def TE_GroupedLinearDgradOp
     the quantise phase replaces it.
 
     Constraints:
-    1. (grouped_linear_dgrad-c1) `dy` is `[M, N]`, `w` is `[groups, N, K]`, `group_sizes` is `[groups]`, and the result is `[M, K]`.
+    1. (grouped_linear_dgrad-c1) `dy` is `[M, N]`, `w` is `[groups, N, K]`, `group_sizes` is `[groups]`, and the result is `[M, K]`, with one group or more.
     2. (grouped_linear_dgrad-c2) `dy`, `w` and the result have one element type.
     3. (grouped_linear_dgrad-c3) `alignment` is positive and divides M.
 
@@ -378,7 +378,7 @@ def TE_GroupedLinearWgradOp
     group. `te-differentiate` creates the op, and the quantise phase replaces it.
 
     Constraints:
-    1. (grouped_linear_wgrad-c1) `dy` is `[M, N]`, `x` is `[M, K]`, `group_sizes` is `[groups]`, and the result is `[groups, N, K]`.
+    1. (grouped_linear_wgrad-c1) `dy` is `[M, N]`, `x` is `[M, K]`, `group_sizes` is `[groups]`, and the result is `[groups, N, K]`, with one group or more.
     2. (grouped_linear_wgrad-c2) `dy` and `x` have one element type; the result has the same type or is f32.
     3. (grouped_linear_wgrad-c3) `alignment` is positive and divides M.
     4. (grouped_linear_wgrad-c4) `accumulate` has the result's type.

@@ -36,7 +36,7 @@ def TE_AdamWOp
 
     Constraints:
     1. (adamw-c1) `param` and its result have one type; `grad`, `m`, `v` have its shape; `m` and `v` are both f32 or both bf16, or f8E4M3FN and f8E5M2; their results have their types.
-    2. (adamw-c2) 8-bit moments have `scales` and a result for the new ones, f32 `[2, blocks of 128 elements]`; others have neither.
+    2. (adamw-c2) 8-bit moments belong to a parameter of a static shape and have `scales` and a result for the new ones, f32 `[2, blocks of 128 elements]`; others have neither.
     3. (adamw-c3) `beta1` and `beta2` are in [0, 1); `epsilon` and `weight_decay` are finite and not negative.
 
     Example:

@@ -15,6 +15,9 @@ namespace mlir::te {
 /// The deepest nesting of brackets that is parsed.
 inline constexpr unsigned kMaxNesting = 256;
 
+/// The most text that aliases in the definition of an alias stand for.
+inline constexpr unsigned kMaxAliasBytes = 1 << 20;
+
 /// Reads the program of a command line; '-' is standard input. Null, with
 /// `error` set, if it cannot be read. A device is refused, because reading one
 /// may never end.
@@ -28,8 +31,9 @@ struct SourceProblem {
 };
 
 /// What is wrong with a program for which MLIR's parser would end the process:
-/// it recurses for each bracket and each sign, and asserts that elements of
-/// `array<>` are no index.
+/// it recurses for each bracket and each sign, also of what aliases stand for,
+/// asserts that elements of `array<>` are no index, and uses the dimensions of
+/// linalg ops also where they are no list.
 std::optional<SourceProblem> findSourceProblem(llvm::StringRef text);
 
 /// Whether a program is MLIR's bytecode, whose reader is not safe against files

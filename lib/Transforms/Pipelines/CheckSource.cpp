@@ -2,7 +2,8 @@
 //
 // Counts brackets as the lexer sees them: not in strings and comments, and not
 // in arrows. Where it cannot tell, as for `<` of a comparison, it counts one
-// more, until the bracket around it closes.
+// more, until the bracket around it closes. An alias counts as what it is
+// defined to be.
 //
 //===----------------------------------------------------------------------===//
 
@@ -10,12 +11,58 @@
 
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace llvm;
 using namespace mlir::te;
 
 namespace {
+
+/// What the lexer takes for a name behind `#` and `!`, and in general.
+bool isOfAlias(char c) {
+  return isAlnum(c) || c == '_' || c == '$' || c == '.' || c == '-';
+}
+bool isOfWord(char c) { return isOfAlias(c) && c != '-'; }
+
+/// The text behind spaces and comments.
+StringRef skipSpace(StringRef text) {
+  for (text = text.ltrim(); text.starts_with("//"); text = text.ltrim())
+    text = text.drop_front(std::min(text.find('\n'), text.size()));
+  return text;
+}
+
+/// Takes `[`, integers of 64 bits and `]` from the front.
+bool takeIntegers(StringRef text) {
+  const auto take = [&](StringRef token) {
+    text = skipSpace(text);
+    return text.consume_front(token);
+  };
+  if (!take("["))
+    return false;
+  if (take("]"))
+    return true;
+  do {
+    take("-");
+    text = skipSpace(text);
+    uint64_t magnitude = 0;
+    const bool isHex = text.starts_with("0x");
+    if (isHex)
+      text = text.drop_front(2);
+    if (text.consumeInteger(isHex ? 16 : 10, magnitude) ||
+        magnitude > static_cast<uint64_t>(INT64_MAX))
+      return false;
+  } while (take(","));
+  return take("]");
+}
+
+/// An alias with the aliases that it names in their place.
+struct Expansion {
+  uint64_t bytes = 0;
+  /// The deepest nesting of brackets.
+  size_t depth = 0;
+};
 
 class Scanner {
 public:
@@ -39,8 +86,18 @@ public:
 private:
   /// Takes the token that begins with `c`. False where it is refused.
   bool step(char c) {
+    if (isAlnum(c) || c == '_')
+      return word();
     switch (c) {
+    case '#':
+    case '!':
+      return alias();
+    case '%':
+      endDefinition();
+      return true;
     case '"':
+      if (!expectsValue())
+        endDefinition();
       skipString();
       return true;
     case '/':
@@ -61,6 +118,7 @@ private:
       open.push_back(c);
       if (open.size() > kMaxNesting)
         return refuse("nested brackets");
+      deepen(0);
       return c != '<' || isArrayOk();
     case ')':
       close('(');
@@ -109,6 +167,71 @@ private:
     return false;
   }
 
+  /// At its first character.
+  bool word() {
+    const size_t begin = at - 1;
+    if (!expectsValue())
+      endDefinition();
+    at = std::min(text.find_if_not(isOfWord, at), text.size());
+    const StringRef name = text.slice(begin, at);
+    if (name != "dimensions" && name != "permutation")
+      return true;
+    // An attribute of a dictionary or in angle brackets may be anything; what
+    // is elsewhere is the list of linalg.broadcast, reduce or transpose.
+    StringRef value = skipSpace(text.substr(at));
+    if (StringRef("{,<").contains(last) || !value.consume_front("=") ||
+        takeIntegers(value))
+      return true;
+    message =
+        ("expected '" + name + "' to be a list of integers as '[0, 1]'").str();
+    return false;
+  }
+
+  /// Whether an attribute or a type goes on here.
+  bool expectsValue() const { return StringRef("=:-@").contains(last); }
+
+  /// Behind `#` or `!`.
+  bool alias() {
+    const size_t begin = at - 1;
+    at = std::min(text.find_if_not(isOfAlias, at), text.size());
+    const StringRef name = text.slice(begin, at);
+    const StringRef rest = skipSpace(text.substr(at));
+    if (rest.starts_with("=") && !rest.starts_with("==")) {
+      endDefinition();
+      defined = name;
+      base = open.size();
+      definition = {};
+      begins = at;
+      return true;
+    }
+    const auto found = aliases.find(name);
+    if (found == aliases.end())
+      return true;
+    deepen(found->second.depth);
+    definition.bytes = SaturatingAdd(definition.bytes, found->second.bytes);
+    if (open.size() + found->second.depth > kMaxNesting)
+      return refuse("nested brackets behind aliases");
+    if (defined.empty() || definition.bytes <= kMaxAliasBytes)
+      return true;
+    return refuse("bytes behind an alias", kMaxAliasBytes);
+  }
+
+  /// Something `depth` deep is here.
+  void deepen(size_t depth) {
+    if (open.size() >= base)
+      definition.depth = std::max(definition.depth, open.size() - base + depth);
+  }
+
+  /// Where something begins that is no part of an attribute, outside of the
+  /// brackets of one.
+  void endDefinition() {
+    if (defined.empty() || open.size() > base)
+      return;
+    definition.bytes = SaturatingAdd<uint64_t>(definition.bytes, at - begins);
+    aliases[defined] = definition;
+    defined = {};
+  }
+
   /// The verifier of tensor.expand_shape reads the first dimension of each
   /// list of dimensions. Outside of all brackets, a list gets a name.
   bool isEmptyListOk() {
@@ -118,10 +241,10 @@ private:
     return false;
   }
 
-  bool refuse(StringRef what) {
-    message = ("expected at most " + Twine(kMaxNesting) + " " + what +
-               ", but got more")
-                  .str();
+  bool refuse(StringRef what, unsigned limit = kMaxNesting) {
+    message =
+        ("expected at most " + Twine(limit) + " " + what + ", but got more")
+            .str();
     return false;
   }
 
@@ -132,6 +255,12 @@ private:
   /// Minus signs that follow each other.
   unsigned signs = 0;
   SmallVector<char> open;
+  StringMap<Expansion> aliases;
+  /// The alias whose definition this is, or nothing.
+  StringRef defined;
+  Expansion definition;
+  /// Where its value begins, and how many brackets are open around it.
+  size_t begins = 0, base = 0;
   std::string message;
 };
 

@@ -385,6 +385,30 @@ func.func @grouped_linear_c1(%x: tensor<64x64xbf16>, %w: tensor<2x32x64xbf16>, %
 
 // -----
 
+func.func @grouped_linear_c1_no_groups(%x: tensor<64x64xbf16>, %w: tensor<0x32x64xbf16>, %sizes: tensor<0xi32>) {
+  // expected-error @below {{expected one group or more, but got 0}}
+  %y = te.grouped_linear %x, %w, %sizes {alignment = 16 : i64} : tensor<64x64xbf16>, tensor<0x32x64xbf16>, tensor<0xi32> -> tensor<64x32xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_linear_dgrad_c1_no_groups(%x: tensor<64x32xbf16>, %w: tensor<0x32x64xbf16>, %sizes: tensor<0xi32>) {
+  // expected-error @below {{expected one group or more, but got 0}}
+  %y = te.grouped_linear_dgrad %x, %w, %sizes {alignment = 16 : i64} : tensor<64x32xbf16>, tensor<0x32x64xbf16>, tensor<0xi32> -> tensor<64x64xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_linear_wgrad_c1_no_groups(%dy: tensor<64x32xbf16>, %x: tensor<64x64xbf16>, %sizes: tensor<0xi32>) {
+  // expected-error @below {{expected one group or more, but got 0}}
+  %dw = te.grouped_linear_wgrad %dy, %x, %sizes {alignment = 16 : i64} : tensor<64x32xbf16>, tensor<64x64xbf16>, tensor<0xi32> -> tensor<0x32x64xbf16>
+  return
+}
+
+// -----
+
 func.func @grouped_linear_c2(%x: tensor<64x64xbf16>, %w: tensor<2x32x64xbf16>, %sizes: tensor<2xi32>, %b: tensor<2x64xbf16>) {
   // expected-error @below {{expected 'bias' to have shape 2x32, but got 2x64}}
   %y = te.grouped_linear %x, %w, %sizes bias %b : tensor<2x64xbf16> {alignment = 16 : i64} : tensor<64x64xbf16>, tensor<2x32x64xbf16>, tensor<2xi32> -> tensor<64x32xbf16>

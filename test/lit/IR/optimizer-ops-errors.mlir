@@ -59,6 +59,23 @@ func.func @adamw_c2_blocks(%p: tensor<129xf32>, %m: tensor<129xf8E4M3FN>, %v: te
 
 // -----
 
+func.func @adamw_c2_dynamic(%p: tensor<?xf32>, %m: tensor<?xf8E4M3FN>, %v: tensor<?xf8E5M2>, %s: tensor<2x1xf32>, %lr: tensor<f32>) {
+  // expected-error @below {{expected a parameter with 8-bit moments to have a static shape of less than 2^63 elements, but got 'tensor<?xf32>'}}
+  %a, %b, %c, %d = te.adamw %p, %p, %m, %v scales %s lr %lr step %lr : tensor<?xf32>, tensor<?xf32>, tensor<?xf8E4M3FN>
+  return
+}
+
+// -----
+
+func.func @adamw_c2_too_many(%p: tensor<4294967296x4294967296xf32>, %m: tensor<4294967296x4294967296xf8E4M3FN>, %v: tensor<4294967296x4294967296xf8E5M2>, %s: tensor<2x1xf32>, %lr: tensor<f32>) {
+  // expected-error @below {{expected a parameter with 8-bit moments to have a static shape of less than 2^63 elements}}
+  %a, %b, %c, %d = "te.adamw"(%p, %p, %m, %v, %s, %lr, %lr) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 0>}> : (tensor<4294967296x4294967296xf32>, tensor<4294967296x4294967296xf32>, tensor<4294967296x4294967296xf8E4M3FN>, tensor<4294967296x4294967296xf8E5M2>, tensor<2x1xf32>, tensor<f32>, tensor<f32>)
+    -> (tensor<4294967296x4294967296xf32>, tensor<4294967296x4294967296xf8E4M3FN>, tensor<4294967296x4294967296xf8E5M2>, tensor<2x1xf32>)
+  return
+}
+
+// -----
+
 func.func @adamw_c3(%p: tensor<8xf32>, %g: tensor<8xf32>, %m: tensor<8xf32>, %v: tensor<8xf32>, %lr: tensor<f32>) {
   // expected-error @below {{expected 'beta1' to be in [0, 1), but got 1.0}}
   %a, %b, %c = te.adamw %p, %g, %m, %v lr %lr step %lr {beta1 = 1.0 : f32} : tensor<8xf32>, tensor<8xf32>

@@ -32,6 +32,13 @@ static LogicalResult verifyAgree(Operation *op, StringRef what, int64_t a,
                            << " and " << b;
 }
 
+/// A layer has `groups` matrices.
+static LogicalResult verifyHasGroups(Operation *op, int64_t groups) {
+  if (groups != 0)
+    return success();
+  return op->emitOpError() << "expected one group or more, but got 0";
+}
+
 LogicalResult GroupedAmaxOp::verify() {
   // grouped_amax-c1
   if (failed(verifyShape(*this, "amax", getAmax().getType(),
@@ -243,7 +250,8 @@ LogicalResult GroupedBiasGradOp::verify() {
 LogicalResult GroupedLinearOp::verify() {
   auto x = shapeOf(getX().getType()), w = shapeOf(getW().getType());
   // grouped_linear-c1
-  if (failed(verifyAgree(*this, "the contracting sizes of 'x' and 'w'", x[1],
+  if (failed(verifyHasGroups(*this, w[0])) ||
+      failed(verifyAgree(*this, "the contracting sizes of 'x' and 'w'", x[1],
                          w[2])) ||
       failed(verifyShape(*this, "group_sizes", getGroupSizes().getType(),
                          {w[0]})) ||
@@ -268,7 +276,8 @@ LogicalResult GroupedLinearOp::verify() {
 LogicalResult GroupedLinearDgradOp::verify() {
   auto dy = shapeOf(getDy().getType()), w = shapeOf(getW().getType());
   // grouped_linear_dgrad-c1
-  if (failed(verifyAgree(*this, "the contracting sizes of 'dy' and 'w'", dy[1],
+  if (failed(verifyHasGroups(*this, w[0])) ||
+      failed(verifyAgree(*this, "the contracting sizes of 'dy' and 'w'", dy[1],
                          w[1])) ||
       failed(verifyShape(*this, "group_sizes", getGroupSizes().getType(),
                          {w[0]})) ||
@@ -287,7 +296,8 @@ LogicalResult GroupedLinearDgradOp::verify() {
 LogicalResult GroupedLinearWgradOp::verify() {
   auto dy = shapeOf(getDy().getType()), x = shapeOf(getX().getType());
   // grouped_linear_wgrad-c1
-  if (failed(verifyAgree(*this, "the rows of 'dy' and 'x'", dy[0], x[0])) ||
+  if (failed(verifyHasGroups(*this, groupsIn(getGroupSizes()))) ||
+      failed(verifyAgree(*this, "the rows of 'dy' and 'x'", dy[0], x[0])) ||
       failed(verifyShape(*this, "dw", getDw().getType(),
                          {groupsIn(getGroupSizes()), dy[1], x[1]})))
     return failure();

@@ -13,6 +13,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/OpImplementation.h"
 #include "mlir/IR/TypeUtilities.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace mlir::te;
@@ -105,13 +106,24 @@ static Type secondMomentType(Type first) {
   return tensor.clone(Float8E5M2Type::get(first.getContext()));
 }
 
-/// The type of the scales of 8-bit moments of a parameter.
+/// The type of the scales of 8-bit moments of a parameter. Null if there is no
+/// number of its elements.
 static RankedTensorType scalesType(Type param) {
+  int64_t count = 1;
+  for (int64_t size : shapeOf(param))
+    if (ShapedType::isDynamic(size) || llvm::MulOverflow(count, size, count))
+      return nullptr;
   const int64_t blocks =
-      llvm::divideCeil(cast<RankedTensorType>(param).getNumElements(),
-                       te_table::kernel_rows::kMomentBlock);
+      llvm::divideCeil(count, te_table::kernel_rows::kMomentBlock);
   return RankedTensorType::get({2, blocks},
                                Float32Type::get(param.getContext()));
+}
+
+static InFlightDiagnostic noScales(InFlightDiagnostic diagnostic, Type param) {
+  return std::move(diagnostic)
+         << "expected a parameter with 8-bit moments to have a static shape of "
+            "less than 2^63 elements, but got "
+         << param;
 }
 
 // %p, %g, %m, %v [scales %s] lr %lr step %t [grad_scale %s] {...}
@@ -141,8 +153,11 @@ ParseResult AdamWOp::parse(OpAsmParser &parser, OperationState &result) {
                              result.operands))
     return failure();
   if (!scales.empty()) {
-    result.addTypes(scalesType(param));
-    if (parser.resolveOperands(scales, scalesType(param), result.operands))
+    RankedTensorType type = scalesType(param);
+    if (!type)
+      return noScales(parser.emitError(loc), param);
+    result.addTypes(type);
+    if (parser.resolveOperands(scales, type, result.operands))
       return failure();
   }
   result.getOrAddProperties<AdamWOp::Properties>().setOperandSegmentSizes(
@@ -191,6 +206,8 @@ LogicalResult AdamWOp::verify() {
       return emitOpError() << "expected the second moment to be " << second
                            << ", but got " << value.getType();
   // adamw-c2
+  if (isFloat8 && !scalesType(param))
+    return noScales(emitOpError(), param);
   for (Value value : {getScales(), getNewScales()}) {
     if (static_cast<bool>(value) != isFloat8)
       return emitOpError() << "expected 'scales' and a result for the new ones "
