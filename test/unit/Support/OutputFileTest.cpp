@@ -81,6 +81,37 @@ TEST_F(OutputFiles, OfKilledWritersAreWholeAndTheRestIsRemoved) {
   EXPECT_EQ(content(), second);
 }
 
+/// Two processes save to one file, again and again, and a third one reads it.
+TEST_F(OutputFiles, OfTwoProcessesAreOneOfBoth) {
+  constexpr int kSaves = 50;
+  const std::string texts[] = {std::string(300000, 'a'),
+                               std::string(400000, 'b')};
+  save(texts[0]);
+  std::vector<pid_t> children;
+  for (const std::string &text : texts) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      for (int i = 0; i < kSaves; ++i)
+        save(text);
+      _exit(HasFailure());
+    }
+    children.push_back(child);
+  }
+  const auto isWhole = [&](const std::string &found) {
+    return found == texts[0] || found == texts[1];
+  };
+  // Until both have ended.
+  for (const pid_t child : children) {
+    int status = 0;
+    while (waitpid(child, &status, WNOHANG) == 0)
+      ASSERT_PRED1(isWhole, content());
+    EXPECT_EQ(status, 0);
+  }
+  EXPECT_PRED1(isWhole, content());
+  EXPECT_EQ(others(), std::vector<fs::path>());
+}
+
 TEST_F(OutputFiles, OfOthersStay) {
   // Young, of a name that is not ours, of another output, and a link.
   std::ofstream(file + ".tmp-00000000") << "young";

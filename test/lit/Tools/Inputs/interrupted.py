@@ -1,10 +1,11 @@
 """Ends te-run at random moments while it replaces its own checkpoint, and reads what is left.
 
-interrupted.py FOLDER [--kills=N] [--seed=N]
+interrupted.py FOLDER [--kills=N] [--seed=N] [--signal=SIGKILL]
 
-Half of the runs end by SIGKILL, half by SIGINT, and half of each near the end, where the checkpoint is written. The
-checkpoint is always that of one step or of the next one, as a whole. SIGINT leaves no other file. A file that SIGKILL
-leaves is removed by a later run, which needs it to be ten minutes old: here, its time is set back.
+Half of the runs end by SIGKILL, half by SIGINT (--signal: all by one of them), and half of each near the end, where the
+checkpoint is written. The checkpoint is always that of one step or of the next one, as a whole. SIGINT leaves no other
+file. A file that SIGKILL leaves is removed by a later run, which needs it to be ten minutes old: here, its time is set
+back.
 """
 
 import argparse
@@ -33,7 +34,9 @@ parser = argparse.ArgumentParser()
 parser.add_argument("folder", type=pathlib.Path)
 parser.add_argument("--kills", type=int, default=10)
 parser.add_argument("--seed", type=int, default=0)
+parser.add_argument("--signal", choices=("SIGKILL", "SIGINT"))
 options = parser.parse_args()
+signals = [signal.Signals[options.signal]] * 2 if options.signal else [signal.SIGKILL, signal.SIGINT]
 draw = random.Random(options.seed)
 # Only what te-run writes is in this folder.
 folder = options.folder / "checkpoints"
@@ -66,7 +69,7 @@ whole = time.monotonic() - start
 written = left = 0
 for number in range(options.kills):
     before, known = steps_of_checkpoint(), others()
-    how = signal.SIGINT if number % 2 else signal.SIGKILL
+    how = signals[number % 2]
     begin = 0.7 if number % 4 < 2 else 0.0
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     time.sleep(draw.uniform(begin * whole, 1.05 * whole))
