@@ -67,11 +67,10 @@ protected:
     for (std::string &call : calls) {
       const std::string name = call.substr(0, call.find(' ') + 1),
                         about = call.substr(name.size());
-      call = name + (about == path               ? "file"
-                     : about == folder.string()  ? "folder"
-                     : about.find(".tmp-") !=
-                             std::string::npos   ? "temporary"
-                                                 : about);
+      call = name + (about == path                              ? "file"
+                     : about == folder.string()                 ? "folder"
+                     : about.find(".tmp-") != std::string::npos ? "temporary"
+                                                                : about);
     }
     return calls;
   }
@@ -193,11 +192,10 @@ TEST_F(SaveFault, TheOrderOfItsCalls) {
   ASSERT_NO_FATAL_FAILURE(prepare(/*exists=*/true));
   bool saved = false;
   std::string error;
-  const Calls last = {"fsync temporary",  "close temporary",
-                      "rename temporary", "open folder",
-                      "fsync folder",     "close folder"};
-  Calls expected = {"stat file",       "access file",     "open temporary",
-                    "flock temporary", "write temporary", "write temporary",
+  const Calls last = {"fsync temporary", "close temporary", "rename temporary",
+                      "open folder",     "fsync folder",    "close folder"};
+  Calls expected = {"stat file",        "access file",     "open temporary",
+                    "flock temporary",  "write temporary", "write temporary",
                     "fchown temporary", "fchmod temporary"};
   expected.insert(expected.end(), last.begin(), last.end());
   EXPECT_EQ(callsOf(saveText, {}, &saved, &error), expected);
@@ -216,15 +214,15 @@ TEST_F(SaveFault, WritesOfParts) {
   EXPECT_TRUE(saved) << error;
   EXPECT_EQ(content(), std::string(100010, 'n'));
   ASSERT_NO_FATAL_FAILURE(prepare(/*exists=*/true));
-  const Calls calls = callsOf(
-      saveText, {.failing = 4, .code = EINTR}, &saved, &error);
+  const Calls calls =
+      callsOf(saveText, {.failing = 4, .code = EINTR}, &saved, &error);
   EXPECT_TRUE(saved) << error;
   EXPECT_EQ(calls[4], "write temporary");
   EXPECT_EQ(content(), std::string(100010, 'n'));
 }
 
-// A folder that cannot be read, or of a file system that cannot synchronise
-// folders, is no error.
+// The folder may be one that cannot be read, or one of a file system that
+// cannot synchronise folders.
 TEST_F(SaveFault, OfFoldersThatCannotBeSynchronised) {
   const struct {
     int failing, code;

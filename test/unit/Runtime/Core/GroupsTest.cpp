@@ -193,6 +193,48 @@ TEST_F(Groups, CommunicatorsFailInTheirOwnWords) {
   EXPECT_EQ(te_rt_context_bind_group(context, 7, nullptr, 1, 0), TE_RT_OK);
 }
 
+/// What a rank tells the others before a collective (HostGroup.h).
+struct Announcement {
+  int64_t sequence, count;
+  int32_t group, size, rank, type;
+  char kernel[32];
+};
+
+// The name of a kernel that another rank says may have no end.
+TEST_F(Groups, NamesOfOthersEnd) {
+  const auto exchangeOfThree = [](void *, const void *send, int64_t,
+                                  void *receive, int64_t bytes, int64_t,
+                                  char *) {
+    EXPECT_EQ(bytes, sizeof(Announcement));
+    for (int32_t rank = 0; rank < 3; ++rank) {
+      Announcement said;
+      std::memcpy(&said, send, sizeof(said));
+      said.rank = rank;
+      if (rank == 1 && *said.kernel) {
+        std::memset(said.kernel, 'k', sizeof(said.kernel));
+        said.kernel[3] = '\x1b';
+      }
+      std::memcpy(static_cast<char *>(receive) + rank * bytes, &said,
+                  sizeof(said));
+    }
+    return TE_RT_OK;
+  };
+  const te_rt_communicator communicator = {3, 0, nullptr, exchangeOfThree};
+  ASSERT_EQ(te_rt_context_bind_communicator(context, 7, &communicator),
+            TE_RT_OK)
+      << te_rt_last_error();
+  ASSERT_EQ(te_rt_instance_create(context, &maximum, &instance), TE_RT_OK)
+      << te_rt_last_error();
+  float x[] = {3, -1}, y[] = {0, 0};
+  void *const arguments[] = {x, y};
+  EXPECT_EQ(te_rt_instance_run(instance, arguments, nullptr),
+            TE_RT_INVALID_ARGUMENT);
+  const std::string said = te_rt_last_error();
+  const std::string expected = "is all_reduce_max of 2 f32 on rank 0 and kkk?" +
+                               std::string(27, 'k') + " of 2 f32 on rank 1";
+  EXPECT_TRUE(said.ends_with(expected)) << said;
+}
+
 TEST_F(Groups, CommunicatorsAreChecked) {
   const auto refusesAs = [&](const te_rt_communicator *communicator,
                              const std::string &text) {
