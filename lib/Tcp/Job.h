@@ -82,6 +82,8 @@ struct te_tcp {
   int size = 0, rank = 0;
   Hello self;
   std::string secret;
+  /// Whether the job is on a loopback address.
+  bool isLocal = false;
   /// Connections of the job that did not prove that they have the secret.
   int strangers = 0;
   /// By rank; none for this process.
@@ -146,8 +148,8 @@ struct te_tcp {
   bool introduce(tcp::socket &socket, int peer, Clock::time_point deadline);
   /// Reads from process 0 where the others listen. What it says and cannot be
   /// is `wrong`.
-  Error hear(std::vector<te::jobs::Address> &addresses,
-             Clock::time_point deadline, std::string &wrong);
+  Error hear(std::vector<tcp::endpoint> &endpoints, Clock::time_point deadline,
+             std::string &wrong);
 
 private:
   /// Runs what `start` begins, which has to call its argument with the outcome;
@@ -222,13 +224,13 @@ private:
   Error acceptAll(tcp::acceptor &acceptor, Clock::time_point deadline,
                   Reception::Admitted admitted);
 
-  /// Connects to process `peer` and exchanges Hellos and proofs; null if
-  /// somebody else answers. `listening` is called with the connection, before
-  /// anything is said on it. On the loopback device somebody else can be this
-  /// process itself, when nobody listens yet.
+  /// Connects to process `peer` at one of these and exchanges Hellos and
+  /// proofs; null if somebody else answers. `listening` is called with the
+  /// connection, before anything is said on it. On the loopback device somebody
+  /// else can be this process itself, when nobody listens yet.
   template <typename Listening>
-  std::unique_ptr<tcp::socket> dial(const std::string &host, int port, int peer,
-                                    Clock::time_point deadline,
+  std::unique_ptr<tcp::socket> dial(const std::vector<tcp::endpoint> &endpoints,
+                                    int peer, Clock::time_point deadline,
                                     Listening listening);
   /// Processes from rank `first` on that are not connected.
   std::vector<int> absent(int first = 0) const {

@@ -5,13 +5,12 @@
 //===----------------------------------------------------------------------===//
 
 #include "Job.h"
+#include "Secret.h"
 
 #include "Core/GroupMembers.h"
+#include "Support/Files.h"
 
-#include <cerrno>
 #include <cstdio>
-#include <stdexcept>
-#include <sys/random.h>
 #include <thread>
 
 using namespace te::rt;
@@ -38,12 +37,6 @@ constexpr auto kPatience = std::chrono::seconds(10);
 constexpr auto kAnswer = std::chrono::seconds(3);
 /// Connections that have not said who they are, at one time.
 constexpr size_t kMaxGuests = 256;
-uint64_t hashOf(const char *text) {
-  uint64_t hash = 14695981039346656037u;
-  for (; *text; ++text)
-    hash = (hash ^ static_cast<unsigned char>(*text)) * 1099511628211u;
-  return hash;
-}
 
 /// "29500 to 29515".
 std::string rangeOf(const te_tcp_options &options) {
@@ -52,6 +45,17 @@ std::string rangeOf(const te_tcp_options &options) {
              ? first
              : first + " to " +
                    std::to_string(options.port + options.num_ports - 1);
+}
+
+/// Where a name and a port lead; the system's resolver has limits of its own.
+std::vector<tcp::endpoint> endpointsOf(asio::io_context &io, const char *host,
+                                       int port) {
+  Error error;
+  std::vector<tcp::endpoint> endpoints;
+  for (const auto &entry :
+       tcp::resolver(io).resolve(host, std::to_string(port), error))
+    endpoints.push_back(entry.endpoint());
+  return endpoints;
 }
 
 te_rt_status cannotListen(const std::string &where, const Error &error,
@@ -88,13 +92,7 @@ Error te_tcp::listen(tcp::acceptor &acceptor,
 
 Hello te_tcp::newHello() const {
   Hello hello = self;
-  for (size_t filled = 0; filled < sizeof(hello.nonce);) {
-    const ssize_t got =
-        getrandom(hello.nonce + filled, sizeof(hello.nonce) - filled, 0);
-    if (got < 0 && errno != EINTR)
-      throw std::runtime_error("the system gives no random numbers");
-    filled += static_cast<size_t>(std::max<ssize_t>(got, 0));
-  }
+  fillRandom(hello.nonce, sizeof(hello.nonce));
   return hello;
 }
 
@@ -219,15 +217,9 @@ Error te_tcp::acceptAll(tcp::acceptor &acceptor, Clock::time_point deadline,
 }
 
 template <typename Listening>
-std::unique_ptr<tcp::socket> te_tcp::dial(const std::string &host, int port,
-                                          int peer, Clock::time_point deadline,
-                                          Listening listening) {
-  tcp::resolver resolver(io);
-  Error error;
-  // The system's resolver has limits of its own.
-  const auto endpoints = resolver.resolve(host, std::to_string(port), error);
-  if (error)
-    return nullptr;
+std::unique_ptr<tcp::socket>
+te_tcp::dial(const std::vector<tcp::endpoint> &endpoints, int peer,
+             Clock::time_point deadline, Listening listening) {
   auto socket = std::make_unique<tcp::socket>(io);
   const auto soon = std::min(deadline, Clock::now() + std::chrono::seconds(2));
   if (wait(
@@ -238,7 +230,8 @@ std::unique_ptr<tcp::socket> te_tcp::dial(const std::string &host, int port,
           [&] { close(*socket); }) ||
       !listening(*socket) || !introduce(*socket, peer, deadline))
     return nullptr;
-  socket->set_option(tcp::no_delay(true), error);
+  Error ignored;
+  socket->set_option(tcp::no_delay(true), ignored);
   return socket;
 }
 
@@ -265,6 +258,7 @@ te_rt_status te_tcp::connect(const te_tcp_options &options, char *message) {
   size = options.size;
   rank = options.rank;
   secret = options.secret ? options.secret : "";
+  isLocal = isLoopback(options.host);
   peers.resize(static_cast<size_t>(size));
   self.job = hashOf(options.job);
   self.size = size;
@@ -283,12 +277,20 @@ te_rt_status te_tcp::late(const te_tcp_options &options,
     why += "; " + std::to_string(strangers) +
            (strangers == 1 ? " connection" : " connections") +
            " of this job did not prove to have its secret";
+  if (secret.empty())
+    why +=
+        "; without 'secret', process 0 leaves one in " +
+        SharedSecret(options).places() +
+        ", which was not there: processes that share no folder need 'secret'";
   return say(message, why, TE_RT_TIMED_OUT);
 }
 
 te_rt_status te_tcp::lead(const te_tcp_options &options,
                           Clock::time_point deadline, char *message) {
   tcp::acceptor acceptor(io);
+  SharedSecret shared(options);
+  if (std::string why; !options.secret && !shared.make(secret, why))
+    return say(message, why, TE_RT_UNSUPPORTED);
   std::vector<Address> addresses(static_cast<size_t>(size));
   const auto table =
       asio::buffer(addresses.data(), addresses.size() * sizeof(Address));
@@ -296,7 +298,7 @@ te_rt_status te_tcp::lead(const te_tcp_options &options,
   Error error;
   for (const auto &entry : tcp::resolver(io).resolve(options.host, "", error))
     // A host may know its own name as an address that others cannot reach.
-    if (isLoopback(options.host) || !entry.endpoint().address().is_loopback())
+    if (isLocal || !entry.endpoint().address().is_loopback())
       own.push_back(entry.endpoint().address());
   if (!error)
     error = asio::error::address_in_use;
@@ -341,9 +343,10 @@ te_rt_status te_tcp::lead(const te_tcp_options &options,
   return TE_RT_OK;
 }
 
-Error te_tcp::hear(std::vector<Address> &addresses, Clock::time_point deadline,
-                   std::string &wrong) {
-  addresses.resize(static_cast<size_t>(size));
+Error te_tcp::hear(std::vector<tcp::endpoint> &endpoints,
+                   Clock::time_point deadline, std::string &wrong) {
+  endpoints.resize(static_cast<size_t>(size));
+  std::vector<Address> addresses(static_cast<size_t>(size));
   if (const Error error = read(
           *peers[0],
           asio::buffer(addresses.data(), addresses.size() * sizeof(Address)),
@@ -352,9 +355,20 @@ Error te_tcp::hear(std::vector<Address> &addresses, Clock::time_point deadline,
   for (int r = 1; r < rank && wrong.empty(); ++r) {
     Address &address = addresses[static_cast<size_t>(r)];
     address.host[sizeof(address.host) - 1] = '\0';
+    // A name would be looked up, wherever that leads.
+    Error notOne;
+    const auto host = asio::ip::make_address(address.host, notOne);
+    const std::string expected = "expected process 0 to say where rank " +
+                                 std::to_string(r) + " listens, but got ";
     if (address.port < 1 || address.port > 65535)
-      wrong = "expected process 0 to say where rank " + std::to_string(r) +
-              " listens, but got port " + std::to_string(address.port);
+      wrong = expected + "port " + std::to_string(address.port);
+    else if (notOne || (isLocal && !host.is_loopback()))
+      wrong = expected + te::support::inQuotes(address.host) +
+              (notOne ? ", which is no address"
+                      : " in a job on a loopback address");
+    else
+      endpoints[static_cast<size_t>(r)] = {
+          host, static_cast<asio::ip::port_type>(address.port)};
   }
   return {};
 }
@@ -372,9 +386,15 @@ te_rt_status te_tcp::follow(const te_tcp_options &options,
     return !listenError;
   };
   const auto asBefore = [](tcp::socket &) { return true; };
+  SharedSecret shared(options);
   for (int i = 0; !peers[0]; i = (i + 1) % options.num_ports) {
-    peers[0] = dial(options.host, options.port + i, /*peer=*/0, deadline,
-                    listenBeside);
+    // Again and again: an earlier job may have left one, and process 0 may not
+    // be there yet.
+    if (!options.secret && i == 0)
+      shared.read(secret);
+    if (!secret.empty())
+      peers[0] = dial(endpointsOf(io, options.host, options.port + i),
+                      /*peer=*/0, deadline, listenBeside);
     if (listenError)
       return cannotListen("the address that reaches process 0", listenError,
                           message);
@@ -386,21 +406,21 @@ te_rt_status te_tcp::follow(const te_tcp_options &options,
     if (!peers[0] && i + 1 == options.num_ports)
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
-  std::vector<Address> addresses;
+  std::vector<tcp::endpoint> endpoints;
   std::string wrong;
-  if (hear(addresses, deadline, wrong))
+  if (hear(endpoints, deadline, wrong))
     return late(options, "other processes did not all come to rank 0", message);
   if (!wrong.empty())
     return say(message, wrong);
   for (int r = 1; r < rank; ++r) {
-    const Address &address = addresses[static_cast<size_t>(r)];
+    const tcp::endpoint &endpoint = endpoints[static_cast<size_t>(r)];
     std::unique_ptr<tcp::socket> &peer = peers[static_cast<size_t>(r)];
-    while (!(peer = dial(address.host, address.port, r, deadline, asBefore)))
+    while (!(peer = dial({endpoint}, r, deadline, asBefore)))
       if (Clock::now() >= deadline)
         return late(options,
                     "rank " + std::to_string(r) + " was not found at " +
-                        address.host + ", port " +
-                        std::to_string(address.port) + ",",
+                        endpoint.address().to_string() + ", port " +
+                        std::to_string(endpoint.port()) + ",",
                     message);
   }
   if (acceptAll(acceptor, deadline,

@@ -308,17 +308,18 @@ void hear(Choices &choices) {
   if (job.size == 1)
     return;
   job.peers[0] = std::make_unique<tcp::socket>(std::move(far.near));
-  std::vector<te::jobs::Address> addresses;
+  job.isLocal = job.size % 2 == 0;
+  std::vector<tcp::endpoint> endpoints;
   std::string wrong;
-  const auto error = job.hear(addresses, te::jobs::deadlineIn(5000), wrong);
+  const auto error = job.hear(endpoints, te::jobs::deadlineIn(5000), wrong);
   require(!error, "what was said is heard");
   if (!wrong.empty())
     return;
   for (int rank = 1; rank < job.rank; ++rank) {
-    const te::jobs::Address &address = addresses[static_cast<size_t>(rank)];
-    require(address.port > 0 && address.port < 65536 &&
-                std::memchr(address.host, 0, sizeof(address.host)),
-            "an address is one");
+    const tcp::endpoint &endpoint = endpoints[static_cast<size_t>(rank)];
+    require(endpoint.port() != 0, "an address has a port");
+    require(!job.isLocal || endpoint.address().is_loopback(),
+            "an address of a job of this host is one of this host");
   }
 }
 

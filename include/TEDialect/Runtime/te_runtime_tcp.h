@@ -35,8 +35,9 @@ typedef struct te_tcp_options {
   int64_t timeout_ms;
   /// What only the processes of the job know, 16 bytes or more: each side of a
   /// connection proves that it has it. NULL is allowed where `host` is a
-  /// loopback address, and lets every program of this host that knows `job`
-  /// join.
+  /// loopback address, if it is NULL in all processes: they agree on a secret
+  /// in a file that only their user can read, in $XDG_RUNTIME_DIR or the folder
+  /// of temporary files, which is gone when the job is made.
   const char *secret;
 } te_tcp_options;
 

@@ -26,10 +26,11 @@ int32_t freePort() {
   return acceptor.local_endpoint().port();
 }
 
-/// Joins as `rank`, exchanges a byte with the other one and leaves.
-te_rt_status meet(int rank, int32_t port, int64_t timeout) {
-  const te_tcp_options options = {
-      "127.0.0.1", port, 1, "a job", 2, rank, timeout, "sixteen bytes or more"};
+/// Joins as `rank`, with or without a secret, exchanges a byte with the other
+/// one and leaves.
+te_rt_status meet(int rank, int32_t port, int64_t timeout, const char *secret) {
+  const te_tcp_options options = {"127.0.0.1", port, 1,       "a job",
+                                  2,           rank, timeout, secret};
   char message[TE_RT_MESSAGE_BYTES];
   te_tcp *job = nullptr;
   te_rt_status status = te_tcp_create(&options, &job, message);
@@ -51,7 +52,7 @@ te_rt_status meet(int rank, int32_t port, int64_t timeout) {
   return status ? status : left;
 }
 
-void sweepRank(int rank) {
+void sweepRank(int rank, const char *secret) {
   te::memory::sweep([&](Attempt &attempt) {
     std::atomic<bool> isOver = false;
     std::atomic<int> tries = 0;
@@ -65,13 +66,13 @@ void sweepRank(int rank) {
         for (int met = 0; !isOver;)
           if (const int now = tries; met == now)
             std::this_thread::yield();
-          else if (meet(1 - rank, port, 100) == TE_RT_OK)
+          else if (meet(1 - rank, port, 100, secret) == TE_RT_OK)
             met = now;
       });
     }
     attempt([&](bool &outOfMemory) {
       ++tries;
-      const te_rt_status status = meet(rank, port, 10000);
+      const te_rt_status status = meet(rank, port, 10000, secret);
       outOfMemory = status == TE_RT_OUT_OF_MEMORY;
       return status == TE_RT_OK;
     });
@@ -80,8 +81,12 @@ void sweepRank(int rank) {
   });
 }
 
-TEST(TcpOutOfMemory, OfProcess0) { sweepRank(0); }
+constexpr const char *kSecret = "sixteen bytes or more";
 
-TEST(TcpOutOfMemory, OfAnotherProcess) { sweepRank(1); }
+TEST(TcpOutOfMemory, OfProcess0) { sweepRank(0, kSecret); }
+
+TEST(TcpOutOfMemory, OfAnotherProcess) { sweepRank(1, kSecret); }
+
+TEST(TcpOutOfMemory, OfProcess0WithoutASecret) { sweepRank(0, nullptr); }
 
 } // namespace
