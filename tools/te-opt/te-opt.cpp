@@ -69,7 +69,7 @@ Compile:
                               schedule or lower (default)
 Report (to standard output, instead of the IR):
   --te-report=LIST            constraints, capture, precision, schedule, time,
-                              memory
+                              determinism, memory
   --te-report-format=FORMAT   text (default), json, or html of memory
 Passes:
   --te-<pass>                 run one pass; --help-list shows all of them

@@ -73,8 +73,32 @@ static void emitRow(const KernelRow &row, raw_ostream &os) {
        << "` bytes of scratch memory. ";
   if (row.record->getValueAsBit("IsCollective"))
     os << "It is a collective. ";
+  os << "Bits: ";
+  for (const Record *each : row.record->getValueAsListOfDefs("Cases"))
+    os << each->getValueAsDef("Bits")->getName() << " if `"
+       << each->getValueAsString("Condition") << "`, else ";
+  os << row.record->getValueAsDef("Bits")->getName() << ". ";
   os << "Hash of the row: `" << utohexstr(row.hash(), /*LowerCase=*/true, 16)
      << "`.\n";
+}
+
+/// The table that explains "Bits:" of the rows.
+static void emitDeterminism(const RecordKeeper &records, raw_ostream &os) {
+  os << "\n## Same bits\n\n"
+        "Whether launches with the same inputs have the same bits: in each "
+        "run of one process, and in each process on GPUs of one\nmodel, with "
+        "one version of driver and libraries. On the reference backend all "
+        "have. The [report](../reference/te-opt.md#determinism)\nof a step "
+        "lists its launches by these rows.\n\n"
+        "| bits | in each run | in each process | why |\n|---|---|---|---|\n";
+  auto yes = [](bool is) { return is ? "yes" : "no"; };
+  for (const Record *bits : records.getAllDerivedDefinitions("Determinism"))
+    os << "| " << bits->getName() << " | "
+       << yes(bits->getValueAsBit("EachRun")) << " | "
+       << (bits->getValueAsBit("NeedsChoice")
+               ? "with one choice of algorithms"
+               : yes(bits->getValueAsBit("EachProcess")))
+       << " | " << bits->getValueAsString("Why") << " |\n";
 }
 
 void emitKernelDocs(const RecordKeeper &records, raw_ostream &os) {
@@ -98,6 +122,7 @@ void emitKernelDocs(const RecordKeeper &records, raw_ostream &os) {
     os << "\n## " << convention->getValueAsString("Title") << "\n\n";
     emitText(convention->getValueAsString("Text"), os);
   }
+  emitDeterminism(records, os);
   for (const Record *family : list.families) {
     os << "\n## " << family->getValueAsString("Title") << "\n";
     for (const KernelRow &row : list.rows)

@@ -117,9 +117,41 @@ static void emitSizes(const KernelList &list, const KernelRow &row,
   os << "}\n";
 }
 
+static void emitDeterminism(const Record *bits, raw_ostream &os) {
+  os << "inline constexpr Determinism " << bits->getName() << " = {\n    \""
+     << bits->getName() << "\"";
+  for (StringRef field : {"EachRun", "EachProcess", "NeedsChoice", "IsLibrary"})
+    os << ", " << (bits->getValueAsBit(field) ? "true" : "false");
+  for (StringRef field : {"Why", "Remedy"}) {
+    os << ",\n    \"";
+    os.write_escaped(bits->getValueAsString(field)) << "\"";
+  }
+  os << "};\n";
+}
+
+/// The function of a row with cases.
+static void emitBits(const KernelList &list, const KernelRow &row,
+                     raw_ostream &os) {
+  const auto cases = row.record->getValueAsListOfDefs("Cases");
+  if (cases.empty())
+    return;
+  os << "inline const Determinism *" << row.name
+     << "_bits(const int64_t *p, [[maybe_unused]] Target target) {\n";
+  for (const Record *each : cases)
+    os << "  if ("
+       << list.expand(row, each->getValueAsString("Condition"),
+                      [](unsigned i) { return ("p[" + Twine(i) + "]").str(); })
+       << ")\n    return &" << each->getValueAsDef("Bits")->getName() << ";\n";
+  os << "  return &" << row.record->getValueAsDef("Bits")->getName()
+     << ";\n}\n";
+}
+
 void emitKernelRows(const RecordKeeper &records, raw_ostream &os) {
   const KernelList list = KernelList::read(records);
   banner("KernelRows.inc", "facts and sizes, of Kernels.td", os);
+  os << "\n";
+  for (const Record *bits : records.getAllDerivedDefinitions("Determinism"))
+    emitDeterminism(bits, os);
   for (const KernelRow &row : list.rows) {
     std::vector<std::string> names;
     for (const Named &each : row.parameters)
@@ -136,6 +168,7 @@ void emitKernelRows(const RecordKeeper &records, raw_ostream &os) {
                 row, bytes,
                 [](unsigned i) { return ("p[" + Twine(i) + "]").str(); })
          << ";\n}\n";
+    emitBits(list, row, os);
     if (!row.reuses.empty()) {
       os << "inline constexpr KernelReuse " << row.name << "_reuses[] = {";
       interleaveComma(row.reuses, os, [&](std::pair<unsigned, unsigned> each) {
@@ -148,12 +181,18 @@ void emitKernelRows(const RecordKeeper &records, raw_ostream &os) {
   for (const KernelRow &row : list.rows) {
     const bool hasWorkspace =
         !row.record->getValueAsString("Workspace").empty();
-    os << formatv("  {{\"{0}\", 0x{1}, {2}, {3}, {4}, {5}_sizes, {6}},\n",
-                  row.name, utohexstr(row.hash(), /*LowerCase=*/true, 16),
-                  row.record->getValueAsBit("IsCollective") ? "true" : "false",
-                  row.reuses.empty() ? "nullptr" : (row.name + "_reuses").str(),
-                  row.reuses.size(), row.name,
-                  hasWorkspace ? (row.name + "_workspace").str() : "nullptr");
+    os << formatv(
+        "  {{\"{0}\", 0x{1}, {2}, {3}, {4}, {5}_sizes, {6}, "
+        "{7}},\n",
+        row.name, utohexstr(row.hash(), /*LowerCase=*/true, 16),
+        row.record->getValueAsBit("IsCollective") ? "true" : "false",
+        row.reuses.empty() ? "nullptr" : (row.name + "_reuses").str(),
+        row.reuses.size(), row.name,
+        hasWorkspace ? (row.name + "_workspace").str() : "nullptr",
+        row.record->getValueAsListOfDefs("Cases").empty()
+            ? ("always<" + row.record->getValueAsDef("Bits")->getName() + ">")
+                  .str()
+            : (row.name + "_bits").str());
   }
   os << "};\n";
 }

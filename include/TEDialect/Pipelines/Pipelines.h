@@ -142,7 +142,7 @@ struct TrainingPipelineOptions
       *this, "report",
       llvm::cl::desc(
           "print reports: constraints, capture, precision, schedule, time, "
-          "memory")};
+          "determinism, memory")};
   Option<std::string> reportFormat{
       *this, "report-format", llvm::cl::desc("text, json, or, of memory, html"),
       llvm::cl::init("text")};

@@ -43,6 +43,14 @@ struct KernelReuse {
   int output, input;
 };
 
+/// What decides the bits of a launch; the fields are those of the records in
+/// KernelSchema.td.
+struct Determinism {
+  const char *name;
+  bool eachRun, eachProcess, needsChoice, isLibrary;
+  const char *why, *remedy;
+};
+
 /// One kernel; its place is that in te_runtime_kernels.inc.
 struct KernelRow {
   const char *name;
@@ -56,6 +64,7 @@ struct KernelRow {
   /// Most bytes of scratch memory of a launch on cuda; null where it takes
   /// none.
   int64_t (*workspace)(const int64_t *parameters);
+  const Determinism *(*bits)(const int64_t *parameters, Target target);
 
   int64_t workspaceBytes(const int64_t *parameters) const {
     return workspace ? workspace(parameters) : 0;
@@ -147,11 +156,24 @@ inline constexpr int64_t kStatsRun = 32768, kStatsRowBytes = 104;
 /// What cuBLASLt may take for one product.
 inline constexpr int64_t kProductWorkspaceBytes = int64_t(32) << 20;
 
+template <const Determinism &bits>
+constexpr const Determinism *always(const int64_t *, Target) {
+  return &bits;
+}
+
 #include "TEDialect/Support/KernelRows.inc"
 
 } // namespace kernel_rows
 
 using kernel_rows::kKernelRows;
+
+/// What decides the bits of a launch of `row` on `target`.
+inline const Determinism &
+determinismOf(const KernelRow &row, const int64_t *parameters, Target target) {
+  const Determinism &bits = *row.bits(parameters, target);
+  return bits.isLibrary && target == Target::Reference ? kernel_rows::FixedOrder
+                                                       : bits;
+}
 
 /// The row called `name`, or null.
 inline const KernelRow *findKernelRow(std::string_view name) {

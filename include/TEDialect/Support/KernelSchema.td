@@ -118,6 +118,55 @@ class SameOrF32<string name, string type>
 class Entries<string tokens, string k> : Relation<"entries", [tokens, k]>;
 
 //===----------------------------------------------------------------------===//
+// Determinism: whether launches with the same inputs have the same bits
+//===----------------------------------------------------------------------===//
+
+/// What decides the bits of a launch. `EachRun`: the same bits each time in one process.
+/// `EachProcess`: the same bits in processes on GPUs of one model, with one version of
+/// driver and libraries.
+class Determinism<string why, bit eachRun = 1, bit eachProcess = 1> {
+  string Why = why;
+  bit EachRun = eachRun;
+  bit EachProcess = eachProcess;
+  /// Whether processes have to choose the algorithms of GEMMs alike.
+  bit NeedsChoice = 0;
+  /// Whether it concerns a library of the cuda backend: the reference backend has a
+  /// fixed order.
+  bit IsLibrary = 0;
+  /// What to change in the program, if not in each process.
+  string Remedy = "";
+}
+
+def FixedOrder : Determinism<"sums have a fixed order; maxima and counts need none">;
+def Exchange : Determinism<"bytes are moved, or maxima taken: no order changes a bit">;
+def RandomBits
+    : Determinism<"a fixed order; random bits are a function of a seed and a count that the step takes">;
+def GeneratedCode
+    : Determinism<"sums have a fixed order; dropout is a function of a seed and an offset that the step takes">;
+def CublasLt : Determinism<"the algorithm that is chosen while the step is loaded decides the order of the sum"> {
+  let NeedsChoice = 1;
+  let IsLibrary = 1;
+}
+def Cudnn
+    : Determinism<"cuDNN's order of sums is fixed; dropout is a function of a seed and an offset that the step takes"> {
+  let IsLibrary = 1;
+}
+def CudnnAnyOrder : Determinism<"cuDNN adds rows of the gradient of q in any order", 0, 0> {
+  let IsLibrary = 1;
+  let Remedy = "leave out 'deterministic = false' of te.attention; of PyTorch, call torch.use_deterministic_algorithms(True)";
+}
+def Nccl : Determinism<"NCCL's order of sums follows the connections between the GPUs", 1, 0> {
+  let IsLibrary = 1;
+  let Remedy = "gather the summands with te.all_gather and add them, or use a group of at most two ranks";
+}
+
+/// `condition` is an expression of the parameters and of `target`, a te_table::Target.
+class When<string condition, Determinism result> {
+  string Condition = condition;
+  Determinism Bits = result;
+}
+
+//===----------------------------------------------------------------------===//
 // Rows
 //===----------------------------------------------------------------------===//
 
@@ -146,6 +195,9 @@ class Kernel<Family family> {
   string Workspace = "";
   /// Whether it works together with other ranks.
   bit IsCollective = 0;
+  /// What decides its bits: the first of `Cases` whose condition holds, else this.
+  Determinism Bits = FixedOrder;
+  list<When> Cases = [];
   /// To be raised if the same call computes something else than before, even in a
   /// single bit. A runtime refuses modules that were compiled for another meaning.
   /// test/lint/abi.py asks about it when the description changes.

@@ -9,6 +9,7 @@
 #ifndef TEDIALECT_TERT_KERNELTABLE_H
 #define TEDIALECT_TERT_KERNELTABLE_H
 
+#include "mlir/IR/BuiltinAttributes.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
 
@@ -50,6 +51,11 @@ struct KernelInfo {
   /// Index of the buffer called `name`, if there is one.
   std::optional<unsigned> findBuffer(llvm::StringRef name) const;
 };
+
+/// The integer parameters of a launch of `kernel` in the order of its row, as
+/// the functions of the row take them; 0 for the others.
+llvm::SmallVector<int64_t> integerParameters(const KernelInfo &kernel,
+                                             DictionaryAttr parameters);
 
 /// The row called `name`, or null.
 const KernelInfo *lookupKernel(llvm::StringRef name);

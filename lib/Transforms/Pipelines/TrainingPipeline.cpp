@@ -182,6 +182,11 @@ void populateSchedule(OpPassManager &manager,
     time.format = options.reportFormat;
     manager.addPass(createReportTimePass(time));
   }
+  if (reports(options, "determinism"))
+    manager.addPass(createReportDeterminismPass({options.reportFormat,
+                                                 /*refuse=*/false,
+                                                 /*quiet=*/false,
+                                                 options.target}));
   if (reports(options, "memory"))
     manager.addPass(createReportMemoryPass({options.reportFormat}));
 }
@@ -322,7 +327,7 @@ te::populateTETrainingPipeline(OpPassManager &manager,
   for (StringRef report : options.report)
     if (failed(checkOption("report", report,
                            {"constraints", "capture", "precision", "schedule",
-                            "time", "memory"},
+                            "time", "determinism", "memory"},
                            emitError)))
       return failure();
 

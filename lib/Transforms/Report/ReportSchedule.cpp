@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "LaunchName.h"
 #include "Table.h"
 
 #include "TEDialect/Analysis/GemmOrigin.h"
@@ -40,9 +41,7 @@ struct Row {
 
 } // namespace
 
-/// The layer and the kind of a GEMM; for other launches, the first temporary
-/// that is written, or else the argument.
-static std::string nameOf(tert::LaunchOp launch, ArrayAttr signature) {
+std::string te::nameOfLaunch(tert::LaunchOp launch, ArrayAttr signature) {
   if (auto origin = GemmOrigin::find(launch.getLoc()))
     return origin->layer + " " + origin->gemm;
   auto rows = tert::lookupKernel(launch.getKernel())->buffers;
@@ -68,7 +67,7 @@ static SmallVector<Row> collect(func::FuncOp function) {
   for (auto [index, each] : llvm::enumerate(order.getLaunches())) {
     tert::LaunchOp launch = each;
     rows.push_back({launch.getKernel().str(),
-                    nameOf(launch, signature),
+                    nameOfLaunch(launch, signature),
                     launch.getSide(),
                     order.waitOf(index),
                     {}});

@@ -47,6 +47,7 @@ def attention : Kernel<Attention> {
                    Multiple<"heads", "kv_heads">];
   let HasRule = 1;
   let Meaning = 2;
+  let Bits = Cudnn;
 }
 
 def attention_backward : Kernel<Attention> {
@@ -86,6 +87,8 @@ def attention_backward : Kernel<Attention> {
                    Multiple<"heads", "kv_heads">];
   let HasRule = 1;
   let Meaning = 2;
+  let Bits = Cudnn;
+  let Cases = [When<"deterministic == 0", CudnnAnyOrder>];
   let Workspace = "heads * tokens * 4 + heads * (deterministic == 0 ? tokens * head_dim * 4 : (boundaries == 0 ? tokens : (boundaries - 1) * sequence) * sequence * 2)";
 }
 

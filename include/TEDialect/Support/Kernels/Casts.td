@@ -207,6 +207,7 @@ def quantize_nvfp4 : Kernel<Casts> {
                    Multiple<"rows", "16">,
                    Multiple<"cols", "16">];
   let HasRule = 1;
+  let Cases = [When<"stochastic != 0", RandomBits>];
 }
 
 def quantize_rows : Kernel<Casts> {

@@ -10,6 +10,7 @@ def all_gather : Kernel<Collectives> {
   let Buffers = (buffers In<["bytes"], "byte">:$x, Out<["ranks", "bytes"], "byte">:$y);
   let Relations = [Fits<"bytes", "ranks">];
   let IsCollective = 1;
+  let Bits = Exchange;
 }
 
 def all_reduce_max : Kernel<Collectives> {
@@ -22,6 +23,7 @@ def all_reduce_max : Kernel<Collectives> {
   let Buffers = (buffers In<["count"], "f32">:$x, Out<["count"], "f32">:$y);
   let Reuses = [MayReuse<"y", "x">];
   let IsCollective = 1;
+  let Bits = Exchange;
 }
 
 def all_reduce_sum : Kernel<Collectives> {
@@ -35,6 +37,8 @@ def all_reduce_sum : Kernel<Collectives> {
   let Buffers = (buffers In<["count"], "type">:$x, Out<["count"], "type">:$y);
   let Reuses = [MayReuse<"y", "x">];
   let IsCollective = 1;
+  let Bits = Nccl;
+  let Cases = [When<"ranks <= 2", FixedOrder>];
 }
 
 def all_to_all : Kernel<Collectives> {
@@ -49,6 +53,7 @@ def all_to_all : Kernel<Collectives> {
                          OutOpt<["ranks", "scale_bytes"], "byte">:$y_scale);
   let Relations = [Fits<"bytes", "ranks">, Fits<"scale_bytes", "ranks">];
   let IsCollective = 1;
+  let Bits = Exchange;
 }
 
 def reduce_scatter_sum : Kernel<Collectives> {
@@ -60,4 +65,6 @@ def reduce_scatter_sum : Kernel<Collectives> {
   let Buffers = (buffers In<["ranks", "count"], "type">:$x, Out<["count"], "type">:$y);
   let Relations = [Fits<"count", "ranks">];
   let IsCollective = 1;
+  let Bits = Nccl;
+  let Cases = [When<"ranks <= 2", FixedOrder>];
 }

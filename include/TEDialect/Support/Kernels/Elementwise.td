@@ -64,6 +64,7 @@ def generated : Kernel<Elementwise> {
                 MayReuse<"out0", "in6">, MayReuse<"out1", "in6">, MayReuse<"out2", "in6">, MayReuse<"out3", "in6">,
                 MayReuse<"out0", "in7">, MayReuse<"out1", "in7">, MayReuse<"out2", "in7">, MayReuse<"out3", "in7">];
   let Meaning = 2;
+  let Bits = GeneratedCode;
 }
 
 def rng_advance : Kernel<Elementwise> {

@@ -72,6 +72,7 @@ def grouped_quantize_nvfp4 : Kernel<Groups> {
                    Multiple<"rows", "16">,
                    Multiple<"cols", "16">];
   let HasRule = 1;
+  let Cases = [When<"stochastic != 0", RandomBits>];
 }
 
 def grouped_quantize_tensor : Kernel<Groups> {

@@ -28,6 +28,7 @@ def adamw : Kernel<Optimizers> {
                          Out<["count"], "moment_type">:$new_m,
                          Out<["count"], "moment_type">:$new_v);
   let Reuses = [MayReuse<"new_param", "param">, MayReuse<"new_m", "m">, MayReuse<"new_v", "v">];
+  let Cases = [When<"moment_type == bf16", RandomBits>];
 }
 
 def adamw_fp8 : Kernel<Optimizers> {
@@ -58,6 +59,7 @@ def adamw_fp8 : Kernel<Optimizers> {
                          Out<["2", "ceilDiv(count, kMomentBlock)"], "f32">:$new_scales);
   let Reuses = [MayReuse<"new_param", "param">, MayReuse<"new_m", "m">,
                 MayReuse<"new_v", "v">, MayReuse<"new_scales", "scales">];
+  let Bits = RandomBits;
 }
 
 def sgd : Kernel<Optimizers> {

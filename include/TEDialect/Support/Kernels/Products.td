@@ -108,6 +108,7 @@ def matmul : Kernel<Products> {
   let Relations = [Fits<"m", "n">, Fits<"m", "k">, Fits<"n", "k">, SameOrF32<"out_type", "type">];
   let Reuses = [MayReuse<"out", "c">];
   let Workspace = "kProductWorkspaceBytes";
+  let Bits = CublasLt;
 }
 
 def scaled_matmul : Kernel<Products> {
@@ -149,4 +150,6 @@ def scaled_matmul : Kernel<Products> {
   let HasRule = 1;
   let Reuses = [MayReuse<"out", "c">];
   let Workspace = "kProductWorkspaceBytes";
+  let Bits = CublasLt;
+  let Cases = [When<"isScheme(a_scheme) && isScheme(b_scheme) && productPath(a_scheme, b_scheme, target, out_type) == Path::OwnKernel", FixedOrder>];
 }

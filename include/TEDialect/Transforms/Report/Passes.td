@@ -167,4 +167,37 @@ def ReportTimePass : Pass<"te-report-time", "ModuleOp"> {
   ];
 }
 
+def ReportDeterminismPass : Pass<"te-report-determinism", "ModuleOp"> {
+  let summary = "print which launches have the same bits in each run and process";
+  let description = [{
+    Prints one row for the launches of a kernel whose bits are decided in the same
+    way: whether launches with the same inputs have the same bits in each run of one
+    process, and in each process on GPUs of one model with one version of driver and
+    libraries, and why. "by choice" is yes if the processes choose the algorithms of
+    GEMMs alike. What decides the bits is a property of the kernel (`Bits` in
+    Kernels.td). The pass needs launches (`te-convert-to-tert` or later), and changes
+    nothing.
+
+    ```mlir
+    // tert.launch "attention_backward" {deterministic = 0 : i32, ...} (%dy, ...) : ...
+    // is printed as
+    // kernel              launches  each run  each process  names  why
+    // attention_backward  1         no        no            dq     cuDNN adds rows ...
+    ```
+  }];
+  let options = [
+    Option<"format", "format", "std::string", "\"text\"", "text or json">,
+    Option<"refuse", "refuse", "bool", "false",
+           "fail at each launch that may have other bits in another process">,
+    Option<"quiet", "quiet", "bool", "false",
+           "print nothing; only fail as 'refuse' says">,
+    Option<"target", "target", "std::string", "\"sm_90\"",
+           "sm_90, sm_100 or reference">
+  ];
+  let statistics = [
+    Statistic<"numLaunches", "num-launches", "launches in the report">,
+    Statistic<"numRefused", "num-refused", "launches that may have other bits in another process">
+  ];
+}
+
 #endif // TEDIALECT_TRANSFORMS_REPORT_PASSES

@@ -10,6 +10,7 @@
 #include "TEDialect/Support/KernelRows.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallVectorExtras.h"
 
 using namespace mlir::tert;
 
@@ -56,6 +57,16 @@ std::optional<unsigned> KernelInfo::findBuffer(llvm::StringRef name) const {
     if (buffer.name == name)
       return index;
   return std::nullopt;
+}
+
+llvm::SmallVector<int64_t>
+mlir::tert::integerParameters(const KernelInfo &kernel,
+                              DictionaryAttr parameters) {
+  return llvm::map_to_vector(
+      kernel.parameters, [&](const KernelParameter &parameter) -> int64_t {
+        auto value = parameters.getAs<IntegerAttr>(parameter.name);
+        return value ? value.getInt() : 0;
+      });
 }
 
 llvm::ArrayRef<KernelInfo> mlir::tert::getKernels() { return kernels; }

@@ -18,10 +18,5 @@ int64_t tert::workspaceBytes(StringRef kernel, DictionaryAttr parameters) {
   const KernelInfo *info = lookupKernel(kernel);
   if (!info)
     return 0;
-  SmallVector<int64_t> values;
-  for (const KernelParameter &parameter : info->parameters) {
-    auto value = parameters.getAs<IntegerAttr>(parameter.name);
-    values.push_back(value ? value.getInt() : 0);
-  }
-  return info->row->workspaceBytes(values.data());
+  return info->row->workspaceBytes(integerParameters(*info, parameters).data());
 }
