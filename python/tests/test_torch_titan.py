@@ -4,6 +4,7 @@ Their documents are packed: positions start again with each.
 """
 
 import contextlib
+import copy
 import json
 import sys
 import types
@@ -43,8 +44,9 @@ def without_kernels_of_experts():
 
 
 with without_kernels_of_experts():
-    from torchtitan.models import llama3, qwen3
+    from torchtitan.models import deepseek_v3, llama3, qwen3
     from torchtitan.models.common import attention as titan
+    from torchtitan.models.common import moe
 
 MODELS = {"llama3": llama3, "qwen3": qwen3}
 
@@ -161,3 +163,121 @@ def test_layers_in_fp8(name, backend, on_a_cpu):
     # Fused layers of queries, keys and values are compiled in parts.
     assert len(gemms) >= 3 * layers and layers == 2 * 5 + 1
     assert all(gemm[side].startswith("f8") for gemm in gemms for side in "ab")
+
+
+#: Models with experts, and how many of their first layers are built.
+EXPERTS = {
+    "qwen3_moe": (lambda: qwen3._debugmodel_moe("flex"), 2),
+    "deepseek_v3": (lambda: deepseek_v3._debugmodel("flex", "standard"), 3),
+}
+
+
+def experts(name, length):
+    """A model with experts and plain causal attention, and its inputs."""
+    make, layers = EXPERTS[name]
+    config = make()
+    config.layers = config.layers[:layers]
+    for layer in config.layers:
+        layer.attention.inner_attention = titan.ScaledDotProductAttention.Config()
+    model = config.build()
+    model.init_states()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.02)
+    tokens = torch.randint(0, 2048, (1, length))
+    return Training(model), (tokens, tokens.roll(-1, 1), torch.arange(length).unsqueeze(0), None)
+
+
+def routers(module):
+    return [part for part in module.modules() if isinstance(part, moe.TokenChoiceTopKRouter)]
+
+
+def choices(module, inputs):
+    """The experts that each router of PyTorch chooses."""
+    found = []
+    hooks = [r.register_forward_hook(lambda router, given, result: found.append(result[1])) for r in routers(module)]
+    step(module, *inputs)
+    for hook in hooks:
+        hook.remove()
+    return found
+
+
+@pytest.fixture
+def given_choices(monkeypatch):
+    """Routers that have an attribute `choice` choose these experts."""
+    route = moe.TokenChoiceTopKRouter.forward
+
+    def forward(router, x, bias=None):
+        if not hasattr(router, "choice"):
+            return route(router, x, bias)
+        scores = route(router, x, bias)[2]
+        chosen = scores.gather(-1, router.choice)
+        if router.route_norm:
+            chosen = chosen / (chosen.sum(-1, keepdim=True) + 1e-20)
+        return chosen * router.route_scale, router.choice, scores
+
+    monkeypatch.setattr(moe.TokenChoiceTopKRouter, "forward", forward)
+
+
+class Rounded(torch.autograd.Function):
+    """Rounds a value and its gradient to bf16, as casts to bf16 and back do."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.bfloat16().to(x.dtype)
+
+    backward = forward
+
+
+def wide_experts(rounded):
+    """torchtitan's experts in the type of x instead of bf16, with the roundings of bf16 or without any."""
+    cast = Rounded.apply if rounded else lambda value: value
+
+    def forward(own, x, counts):
+        x, w1, w2, w3 = map(cast, (x, own.w1_EFD, own.w2_EDF, own.w3_EFD))
+        expert = torch.arange(len(x)).unsqueeze(1) >= counts.cumsum(0)
+        one_hot = F.one_hot(expert.sum(1), len(counts)).to(x.dtype)
+
+        def product(rows, w):
+            apart = (one_hot.unsqueeze(2) * rows.unsqueeze(1)).flatten(1)
+            return cast(apart @ w.transpose(1, 2).flatten(0, 1))
+
+        return product(cast(cast(F.silu(product(x, w1))) * product(x, w3)), w2)
+
+    return forward
+
+
+@pytest.mark.filterwarnings("ignore:In CPU autocast")
+@pytest.mark.parametrize("name", EXPERTS)
+def test_experts_in_f32(name, monkeypatch):
+    """Without the casts to bf16, the routers make the same choices, and gradients are as close as those of dense models."""
+    monkeypatch.setattr(moe.GroupedExperts, "forward", wide_experts(rounded=False))
+    module, inputs = experts(name, 16)
+    reference = copy.deepcopy(module)
+    compiled = te_mlir.torch.jit(module, recipe=te_mlir.HighPrecision())
+    loss, mine = step(compiled, *inputs)
+    wanted, theirs = step(reference, *inputs)
+    mine_chosen, chosen = (
+        {n: b for n, b in m.named_buffers() if "tokens_per_expert" in n} for m in (module, reference)
+    )
+    assert chosen and all(torch.equal(mine_chosen[name], counts) and counts.any() for name, counts in chosen.items())
+    assert abs(loss - wanted) < 1e-5 * wanted
+    assert_close(mine, theirs)
+
+
+@pytest.mark.filterwarnings("ignore:In CPU autocast")
+@pytest.mark.parametrize("name", EXPERTS)
+def test_experts_in_bf16(name, given_choices, monkeypatch):
+    """torchtitan rounds experts to bf16: a last bit of f32 decides roundings, in PyTorch as in te.
+
+    So both are compared with f64 that has the same roundings, and all get the choices of PyTorch's routers.
+    """
+    module, inputs = experts(name, SEQUENCE)
+    for router, choice in zip(routers(module), choices(copy.deepcopy(module), inputs), strict=True):
+        router.register_buffer("choice", choice)
+    _, theirs = step(copy.deepcopy(module), *inputs)
+    _, mine = step(te_mlir.torch.jit(copy.deepcopy(module), recipe=te_mlir.HighPrecision()), *inputs)
+    monkeypatch.setattr(moe.GroupedExperts, "forward", wide_experts(rounded=True))
+    _, exact = step(module.double(), *inputs)
+    worst, allowed = (max((g[n] - exact[n]).norm() / exact[n].norm() for n in exact) for g in (mine, theirs))
+    assert worst < 1.5 * allowed and 1e-4 < allowed < 5e-3, (worst.item(), allowed.item())
