@@ -1,6 +1,7 @@
 """Batches that transformers' DataCollatorWithFlattening packs in one row, with and without boundaries."""
 
 import copy
+import warnings
 
 import pytest
 
@@ -11,6 +12,7 @@ pytest.importorskip("torch.nn.attention.varlen")
 from test_torch_packed import GROUPED, MODELS, assert_alike, attentions, perturbed, run
 from torch.nn.attention import flex_attention
 from torch_compare import fresh  # noqa: F401
+from transformers.masking_utils import create_causal_mask, create_sliding_window_causal_mask
 
 import te_mlir
 import te_mlir.torch
@@ -96,8 +98,57 @@ def test_boundaries_that_attention_by_a_mask_does_not_read():
     assert all(" documents " in line for line in attentions(compiled.te.graphs[0]))
 
 
+#: (model, configuration, its options, what its te.attention has)
+BY_HAND = {
+    "sinks": (
+        "GptOssForCausalLM",
+        "GptOssConfig",
+        dict(head_dim=16, num_local_experts=2, num_experts_per_tok=1, sliding_window=7),
+        " sinks %",
+    ),
+    "cap": ("Gemma2ForCausalLM", "Gemma2Config", dict(head_dim=16, attn_logit_softcapping=0.5), " softcap = "),
+}
+
+
+def masks_of(model, batch):
+    """The masks of the documents, which gpt-oss does not make of the positions."""
+    embedded = model.get_input_embeddings()(batch["input_ids"])
+    options = dict(config=model.config, inputs_embeds=embedded, attention_mask=None, past_key_values=None)
+    options["position_ids"] = batch["position_ids"]
+    return {
+        "full_attention": create_causal_mask(**options),
+        "sliding_attention": create_sliding_window_causal_mask(**options),
+    }
+
+
+@pytest.mark.parametrize("with_boundaries", [False, True])
+@pytest.mark.parametrize("name", BY_HAND)
+def test_attention_by_hand(name, with_boundaries):
+    """Neither SDPA nor varlen_attn has sinks and capped scores. The experts of gpt-oss stay in PyTorch."""
+    model, config, options, wanted = BY_HAND[name]
+    config = getattr(transformers, config)(**{**GROUPED, **options, "num_hidden_layers": 1})
+    model = perturbed(getattr(transformers, model)._from_config(config, attn_implementation="te"))
+    reference = copy.deepcopy(model)
+    reference.set_attn_implementation("eager")
+    backend = te_mlir.torch.Backend(strict=name != "sinks", recipe=te_mlir.HighPrecision())
+    compiled = torch.compile(model, backend=backend)
+    ids = torch.randint(0, 64, (2, 32))
+    batches = [{"input_ids": ids, "labels": ids, "use_cache": False}]
+    if with_boundaries:
+        batches = [flattened(lengths, return_flash_attn_kwargs=True) for lengths in ((9, 5, 18), (3, 25, 4))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for batch in batches:
+            masks = {"attention_mask": masks_of(reference, batch)} if with_boundaries else {}
+            expected = run(reference, {**batch, **masks})
+            for each in (model, compiled):
+                assert_alike(*run(each, batch), *expected)
+    lines = [line for graph in backend.graphs for line in attentions(graph)]
+    assert lines and all(wanted in line and (" documents " in line) == with_boundaries for line in lines)
+
+
 def test_what_packed_attention_lacks():
-    config = transformers.Gemma2Config(**GROUPED, head_dim=16)
-    model = transformers.Gemma2ForCausalLM._from_config(config, attn_implementation="te")
-    with pytest.raises(ValueError, match="expected attention of packed documents without softcap"):
+    config = transformers.LlamaConfig(**GROUPED, attention_dropout=0.1)
+    model = transformers.LlamaForCausalLM._from_config(config, attn_implementation="te")
+    with pytest.raises(ValueError, match="expected attention of packed documents without dropout"):
         model(**flattened(LENGTHS[0], return_flash_attn_kwargs=True))
