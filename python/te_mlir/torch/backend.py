@@ -223,11 +223,12 @@ class Backend:
         #: The calls of the graphs. `calls.left` is the number of those that ran only in PyTorch.
         self.calls = Calls()
         self.states = States(recipe=recipe or HighPrecision())
+        self._printed = (0, 0, 0, 0)
         ignore_logs()
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy compiles its graphs again, and has copies of the states.
-        return {**self.__dict__, "graphs": [], "refused": [], "exact": [], "calls": Calls()}
+        return {**self.__dict__, "graphs": [], "refused": [], "exact": [], "calls": Calls(), "_printed": (0, 0, 0, 0)}
 
     def __call__(self, module: GraphModule, examples: list[Any], mode: str | None = None) -> Callable[..., Any]:
         """Compiles a graph, as torch.compile asks. mode: that of torch.compile, if it is called with one."""
@@ -350,6 +351,14 @@ class Backend:
             f"te: graphs: {len(self.graphs)}; quantised GEMMs: {quantised} of {len(gemms)}; left to PyTorch: {left}; "
             f"calls in PyTorch: {self.calls.left}"
         )
+
+    def print_changes(self) -> None:
+        """Prints `summary` if a graph was compiled or left since it was printed: for training loops, in each step."""
+        reasons = sum(len(graph.reasons) for graph in self.graphs)
+        found = (len(self.graphs), len(self.refused), reasons, self.calls.left)
+        if found != self._printed:
+            print(self.summary())
+        self._printed = found
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Copies of the states of recipes (histories, scales, random states), and of casts of weights that are kept.

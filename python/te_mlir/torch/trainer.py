@@ -20,7 +20,6 @@ class Callback(TrainerCallback):
 
     def __init__(self, backend: Backend, resume_from: str | None = None) -> None:
         self.backend, self.resume_from = backend, resume_from
-        self._seen = (0, 0, 0, 0)
 
     def _file(self, args: Any, state: Any, folder: str | None = None) -> str:
         folder = folder or os.path.join(args.output_dir, f"checkpoint-{state.global_step}")
@@ -34,8 +33,5 @@ class Callback(TrainerCallback):
         torch.save(self.backend.state_dict(), self._file(args, state))
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        graphs, refused, left = self.backend.graphs, self.backend.refused, self.backend.calls.left
-        found = (len(graphs), len(refused), sum(len(graph.reasons) for graph in graphs), left)
-        if found != self._seen and state.is_world_process_zero:
-            print(self.backend.summary())
-        self._seen = found
+        if state.is_world_process_zero:
+            self.backend.print_changes()
