@@ -379,3 +379,46 @@ def test_an_empty_batch(name):
     assert sum("te.attention" in str(op) for op in compiled.te.graphs[0].region.function.ops) == 1
     result.sum().backward()
     assert all((parameter.grad == 0).all() for parameter in model.parameters())
+
+
+class Repeated(nn.Module):
+    """Attention of four heads of queries and two of keys and values, which `repeat` repeats."""
+
+    def __init__(self, repeat):
+        super().__init__()
+        self.q, self.kv, self.repeat = nn.Linear(64, 64), nn.Linear(64, 64), repeat
+
+    def forward(self, x):
+        q = self.q(x).view(2, 16, 4, 16).transpose(1, 2)
+        k, v = self.kv(x).view(2, 16, 2, 2, 16).permute(2, 0, 3, 1, 4)
+        return F.scaled_dot_product_attention(q, *self.repeat(k, v), is_causal=True)
+
+
+def partly_turned(x):
+    return torch.cat([x[..., :8] * 2, x[..., 8:]], -1)
+
+
+def twice(x):
+    return x.repeat_interleave(2, 1)
+
+
+#: The repeats of keys and values, and the number of heads of keys that te.attention reads.
+REPEATS = {
+    "keys of parts": (lambda k, v: (twice(partly_turned(k)), twice(v)), 2),
+    "values of parts": (lambda k, v: (twice(k), twice(partly_turned(v))), 2),
+    "keys of parts, repeated before": (lambda k, v: (partly_turned(twice(k)), twice(v)), 4),
+    "values computed from repeated ones": (lambda k, v: (twice(k), twice(v) + 1), 4),
+    "both computed from repeated ones": (lambda k, v: (twice(k) * 2, twice(v) + 1), 4),
+    "keys in another order": (lambda k, v: (k.repeat(1, 2, 1, 1), twice(v)), 4),
+}
+
+
+@pytest.mark.parametrize("name", REPEATS)
+def test_keys_and_values_that_are_repeated(name):
+    repeat, count = REPEATS[name]
+    model, x = Repeated(repeat), torch.randn(2, 16, 64)
+    assert not compare(model, x)
+    compiled = te_mlir.torch.jit(model, strict=True)
+    compiled(x)
+    (line,) = [str(op) for op in compiled.te.graphs[0].region.function.ops if "te.attention" in str(op)]
+    assert f"kv_heads = {count} " in line

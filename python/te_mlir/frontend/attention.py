@@ -146,15 +146,6 @@ def _axes_on(origin: Sequence[tuple[int | None, int | None]], side: int) -> dict
     return found
 
 
-def _repeated(shape: Sequence[int], kv_heads: int, repeat: int, axis: int) -> Layout | None:
-    """The layout [..., heads, width] in which each of kv_heads is repeated; the heads are one axis."""
-    if len(shape) != axis + 2 or shape[axis] != kv_heads * repeat:
-        return None
-    once = row_major([*shape[:axis], kv_heads, 1, shape[-1]])
-    spread = once.expand([*shape[:axis], kv_heads, repeat, shape[-1]])
-    return spread.reshape(shape) if spread is not None else None
-
-
 def _outer(q: Atom, layout: Layout, found: Attention, user: Node) -> tuple[list[int], int, list[int], list[int]]:
     """The labels of q's axes in the order of memory: batches, the sequence, heads, and axes of size 1."""
     q_of, count = found.q_of, found.batches
@@ -169,6 +160,19 @@ def _outer(q: Atom, layout: Layout, found: Attention, user: Node) -> tuple[list[
     if any(n >= count for n in before):
         raise Unsupported(user, "its queries are not stored as [batch, sequence, heads, width]")
     return before, query, after, [n for n in q_of if n not in before and n not in after and n != query]
+
+
+class _Side(NamedTuple):
+    """Keys or values, [..., heads, width], and the same with one of each head that is repeated."""
+
+    stored: Value
+    heads: int
+    once: Value
+    kv_heads: int
+
+    @property
+    def columns(self) -> int:
+        return self.kv_heads * self.once.layout.shape[-1]
 
 
 def _is_stored(q: Atom, value: Value, found: Attention, user: Node) -> bool:
@@ -412,34 +416,13 @@ class Attentions(Scoring):
         if key_length != sequence:
             raise Unsupported(node, f"its queries and keys have sequences of {sequence} and {key_length}")
         matrices = [self.function.reshape(a.matrix, (batches * sequence, heads * width))]
-        counts = []
-        for operand, of, last in ((k, found.k_of, found.widths[1]), (v, found.v_of, found.widths[2])):
-            b, size, sizes = self.value(operand, node), operand.shape[last], list(operand.shape)
-            # PyTorch repeats an operand with one batch.
-            for n in before:
-                if n in of:
-                    sizes[of[n]] = q.shape[q_of[n]]
-            repeated = b.layout.expand(sizes)
-            if repeated is None:
-                raise Unsupported(node, "its keys or values have another batch size than its queries")
-            shared = [n for n in after if n in of]
-            merged = math.prod(sizes[of[n]] for n in shared)
-            kv_heads = b.elements // max(batches * sequence * size, 1)
-            order = [of[n] for n in before] + [of[found.key]] + [of[n] for n in shared]
-            rest = [x for x in range(len(sizes)) if x not in order and x != last]
-            # The axes without an extent come first, so that those of heads and columns are the last two.
-            alone = [x for x in rest if sizes[x] == 1]
-            order = [*alone, *order, *(x for x in rest if sizes[x] != 1), last]
-            repeat = merged // max(kv_heads, 1)
-            shape = [sizes[x] for x in order]
-            spread = (
-                row_major(shape) if repeat == 1 else _repeated(shape, kv_heads, repeat, len(alone) + len(before) + 1)
-            )
-            matrix, layout = b.matrix, repeated.permute(order)
-            if not kv_heads or spread is None or not same(layout, spread):
-                kv_heads, matrix = merged, self.in_order(Value(matrix, layout), node)
-            counts.append(kv_heads)
-            matrices.append(self.function.reshape(matrix, (batches * sequence, kv_heads * size)))
+        sides = [self._side(q, side, found, before, after, node) for side in ("k", "v")]
+        if sides[0].kv_heads != sides[1].kv_heads:
+            # Only one of both is repeated.
+            sides = [side._replace(once=side.stored, kv_heads=side.heads) for side in sides]
+        counts = [side.kv_heads for side in sides]
+        for side in sides:
+            matrices.append(self.function.reshape(self.in_order(side.once, node), (batches * sequence, side.columns)))
         if counts[0] != counts[1] or heads % counts[0]:
             raise Unsupported(
                 node,
@@ -488,6 +471,30 @@ class Attentions(Scoring):
         layout = row_major([q.shape[q_of[n]] for n in held] + [value_width])
         layout = layout.permute([len(held) if n == WIDTH else held.index(n) for n in found.out])
         return Value(self.function.cast(made, var.dtype), layout)
+
+    def _side(self, q: Atom, side: str, found: Attention, before: list[int], after: list[int], user: Node) -> _Side:
+        """The keys ("k") or values ("v") of queries with the axes that `_outer` found."""
+        k, v = (found.k, found.k_of, found.widths[1]), (found.v, found.v_of, found.widths[2])
+        operand, of, last = k if side == "k" else v
+        b, sizes = self.value(operand, user), list(operand.shape)
+        # PyTorch repeats an operand with one batch.
+        for n in before:
+            if n in of:
+                sizes[of[n]] = q.shape[found.q_of[n]]
+        repeated = b.layout.expand(sizes)
+        if repeated is None:
+            raise Unsupported(user, "its keys or values have another batch size than its queries")
+        shared = [of[n] for n in after if n in of]
+        order = [of[n] for n in before] + [of[found.key]] + shared
+        rest = [x for x in range(len(sizes)) if x not in order and x != last]
+        layout = repeated.permute([*rest, *order, last])
+        dims, first = layout.dims, len(rest) + len(before) + 1
+        stored = [atom for dim in dims[first:-1] for atom in dim]
+        while stored and stored[-1][1] == 0:
+            stored.pop()
+        once = layout._replace(dims=(*dims[:first], tuple(stored), dims[-1]))
+        heads = math.prod(sizes[x] for x in shared)
+        return _Side(Value(b.matrix, layout), heads, Value(b.matrix, once), once.shape[-2])
 
     def _heads_last(self, q: Atom, value: Value, found: Attention, user: Node) -> Value:
         """Queries copied as [batch, sequence, heads, width], where the first axis is the only batch."""
