@@ -67,6 +67,10 @@ def _string(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
+#: The attribute of an op whose results count as constants for gradients.
+NO_GRADIENT = "te.no_gradient"
+
+
 def _attributes(attributes: Mapping[str, str]) -> str:
     if not attributes:
         return ""
@@ -540,6 +544,20 @@ class Function:
         types = f"{x.type} into {type_text(shape, x.dtype)}"
         return self.append(f"tensor.{how}_shape", [x], [(shape, x.dtype)], types, f"{x.name} {groups}{sizes}")[0]
 
+    def stopped(self, x: Value) -> Value:
+        """x, which counts as a constant for gradients."""
+        longer = (1, *x.shape)
+        how = (
+            f"[{', '.join(f'[{group}]' for group in ['0, 1', *map(str, range(2, len(longer)))])}]" if x.shape else "[]"
+        )
+        groups = f"{x.name} {how} output_shape [{', '.join(map(str, longer))}]"
+        types = f"{x.type} into {type_text(longer, x.dtype)}"
+        attributes = {NO_GRADIENT: ""}
+        made = self.append("tensor.expand_shape", [x], [(longer, x.dtype)], types, groups, attributes)[0]
+        return self.append(
+            "tensor.collapse_shape", [made], [(x.shape, x.dtype)], f"{made.type} into {x.type}", f"{made.name} {how}"
+        )[0]
+
     def broadcast(self, x: Value, shape: Sequence[int], dimensions: Sequence[int]) -> Value:
         """x repeated along `dimensions` of the result, which has the sizes `shape`; x has the other dimensions, in order."""
         return self._moved("broadcast", x, shape, f"dimensions = {_sizes(dimensions)}")
@@ -583,18 +601,20 @@ class Function:
 
         gradient: if it is False, the maximum counts as a constant, for one that is subtracted and added again.
         """
-        return self._reduced("arith.maximumf", -math.inf, x, dimensions, "" if gradient else " {te.no_gradient}")
+        return self._reduced("arith.maximumf", -math.inf, x, dimensions, {} if gradient else {NO_GRADIENT: ""})
 
     def reduce_min(self, x: Value, dimensions: Sequence[int]) -> Value:
         """The smallest elements along `dimensions` of x, as `reduce_max`."""
         return self._reduced("arith.minimumf", math.inf, x, dimensions)
 
-    def _reduced(self, op: str, first: float, x: Value, dimensions: Sequence[int], attributes: str = "") -> Value:
+    def _reduced(
+        self, op: str, first: float, x: Value, dimensions: Sequence[int], attributes: Mapping[str, str] | None = None
+    ) -> Value:
         shape = [size for axis, size in enumerate(x.shape) if axis not in dimensions]
         init = self.constant(first, shape, "float32")
         syntax = f"{{ {op} }} ins({x.name} : {x.type}) outs({init.name} : {init.type})"
-        syntax += f" dimensions = {_sizes(dimensions)}{attributes}"
-        return self.append("linalg.reduce", [x, init], [(shape, "float32")], "", syntax)[0]
+        syntax += f" dimensions = {_sizes(dimensions)}"
+        return self.append("linalg.reduce", [x, init], [(shape, "float32")], "", syntax, attributes)[0]
 
     def vjp(
         self, callee: Function, operands: Sequence[Value], cotangents: Sequence[Value], wrt: Sequence[int]

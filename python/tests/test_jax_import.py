@@ -79,6 +79,35 @@ def test_layers_gradients_are_jaxs(function):
     compare(function, jax.random.normal(a, (16, 64)), jax.random.normal(b, (64, 64)) / 8, differentiate_outputs="all")
 
 
+stopped = jax.lax.stop_gradient
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, w: stopped(x @ w) * (x @ w),
+        lambda x, w: (x @ w) + stopped(jax.nn.relu(x @ w) - x @ w),
+        lambda x, w: (x @ w) / stopped(jnp.max(jnp.abs(x @ w))),
+        lambda x, w: jnp.exp(stopped(x @ w)).T[:8] @ (x @ w),
+        lambda x, w: (stopped(x) @ w, stopped(x @ w).sum() + jnp.square(x).sum()),
+        lambda x, w: stopped((x @ w).T)[1:3, None] + (x @ w)[:2, :16],
+        lambda x, w: stopped(x @ stopped(w)) * x + x @ w,
+    ],
+    ids=["factor", "straight-through", "number", "after-a-view", "argument", "view", "twice"],
+)
+def test_stopped_values_are_constants(function):
+    a, b = jax.random.split(jax.random.key(0))
+    x, w = jax.random.normal(a, (16, 64)), jax.random.normal(b, (64, 64)) / 8
+    text = compare(function, x, w, differentiate_outputs="all").text()
+    assert "te.no_gradient" in text or "stopped(x)" in str(function)
+
+
+def test_a_function_of_stopped_values_has_zeros_as_gradients():
+    x = jax.random.normal(jax.random.key(0), (16, 16))
+    value, gradient = jax.value_and_grad(te_mlir.jax.jit(lambda x: stopped(jnp.square(x @ x)).sum()))(x)
+    assert jnp.allclose(value, jnp.square(x @ x).sum()) and (gradient == 0).all()
+
+
 def test_a_forward_leaves_what_lies_in_the_memory_of_a_gradient():
     """The GEMM's result is saved in the memory of g's gradient. The pullback runs twice, without jax.jit."""
     g, w = (jax.random.normal(jax.random.key(n), s) for n, s in ((0, (64,)), (1, (64, 64))))

@@ -53,7 +53,7 @@ def copied_to_buffer(self, x):
         (row_zeroed, "aten.fill_"),
         (view_added_to, "aten.add_"),
         (written_after_use, "aten.fill_"),
-        (copied_to_buffer, "aten.detach"),
+        (copied_to_buffer, "aten.copy_"),
     ],
 )
 def test_writes_to_values_of_the_region_stay_in_pytorch(function, reason):

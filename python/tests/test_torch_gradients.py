@@ -30,15 +30,100 @@ def frozen_after(self, x):
     return h * scale
 
 
-def detached(self, x):
-    return self.l2(self.l1(x).detach())
-
-
-@pytest.mark.parametrize("function", [frozen, frozen_after, detached])
+@pytest.mark.parametrize("function", [frozen, frozen_after])
 def test_no_gradient_where_pytorch_has_none(function):
     reasons = compare(Two(function), X)
     assert reasons
     strict_error(Two(function), X)
+
+
+def of_a_detached_weight(self, x):
+    return self.l2(F.linear(x, self.l1.weight.detach()))
+
+
+def written_after_detach(self, x):
+    h = self.l1(x)
+    h.detach().mul_(2)
+    return self.l2(h)
+
+
+@pytest.mark.parametrize("function", [of_a_detached_weight, written_after_detach])
+def test_what_runs_in_pytorch_because_of_detach_is_listed(function):
+    (reason, *_) = compare(Two(function), X)
+    assert "no gradient goes through it" in reason or "it writes to a tensor in place" in reason
+    strict_error(Two(function), X)
+
+
+def straight_through(self, x):
+    h = self.l1(x)
+    return self.l2(h + (h.relu() - h).detach())
+
+
+def commitment(self, x):
+    h, y = self.l1(x), self.l2(x)
+    return (h.detach() - y).square().mean() + 0.25 * (h - y.detach()).square().mean()
+
+
+def detached_statistics(self, x):
+    h = self.l1(x)
+    return self.l2(h), h.detach().square().mean(), self.l2(h.detach().abs()).detach()
+
+
+def detached_weights(self, x):
+    weights = self.l1(x).softmax(-1).detach()
+    return self.l2(x).mul(weights).sum(-1)
+
+
+#: Functions with `detach`, and the parameters without gradients.
+DETACHED = {
+    "the input of a layer": (lambda s, x: s.l2(s.l1(x).detach()), {"l1.weight", "l1.bias"}),
+    "straight through": (straight_through, set()),
+    "a loss of two sides": (commitment, set()),
+    "results": (detached_statistics, set()),
+    "weights of rows": (detached_weights, {"l1.weight", "l1.bias"}),
+    "twice": (lambda s, x: s.l2(s.l1(x).detach().exp().detach() * s.l2(x)), {"l1.weight", "l1.bias"}),
+    "a view": (lambda s, x: s.l2(s.l1(x).t().detach()[:, 1].expand(4, 32) + s.l1(x)[:4]), set()),
+    "one number": (lambda s, x: s.l2(x) / s.l1(x).abs().amax().detach(), {"l1.weight", "l1.bias"}),
+    "an input": (lambda s, x: s.l2(s.l1(x) + x.detach()), set()),
+    "a parameter": (lambda s, x: s.l2(x) + s.l1(x) * s.l2.bias.detach(), set()),
+    "a norm": (lambda s, x: s.l2(F.rms_norm(s.l1(x), (32,)).detach() + s.l1(x)), set()),
+}
+
+
+@pytest.mark.parametrize("main_grad", [False, True])
+@pytest.mark.parametrize("name", DETACHED)
+def test_detached_values_are_constants(name, main_grad):
+    function, without = DETACHED[name]
+    model, x = Two(function), X.clone().requires_grad_()
+    found = []
+    for one in (model, te_mlir.torch.jit(model, strict=True, differentiate_outputs="all", main_grad=main_grad)):
+        ours = one is not model
+        for p in model.parameters():
+            p.grad, p.main_grad = None, torch.zeros(p.shape) if ours and main_grad else None
+        x.grad = None
+        results = one(x)
+        results = results if isinstance(results, tuple) else (results,)
+        sum(r.square().sum() for r in results if r.requires_grad).backward()
+        own = {n: p.main_grad if ours and main_grad else p.grad for n, p in model.named_parameters()}
+        found.append((results, own, x.grad))
+    (theirs, wanted, dx), (mine, got, own) = found
+    assert [r.requires_grad for r in mine] == [r.requires_grad for r in theirs]
+    assert {n for n, g in wanted.items() if g is None} == without
+    for a, b in zip(mine, theirs):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(own, dx, rtol=1e-5, atol=1e-5)
+    for n, gradient in wanted.items():
+        if gradient is None:
+            assert got[n] is None or main_grad and not got[n].any(), n
+        else:
+            torch.testing.assert_close(got[n], gradient, rtol=1e-5, atol=1e-4)
+
+
+def test_a_call_whose_results_are_all_detached():
+    model = Two(lambda self, x: self.l2(self.l1(x)).detach())
+    result = te_mlir.torch.jit(model, strict=True)(X)
+    assert not result.requires_grad
+    torch.testing.assert_close(result, model(X), rtol=1e-5, atol=1e-5)
 
 
 def below_detach(self, x):

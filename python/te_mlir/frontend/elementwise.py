@@ -401,6 +401,10 @@ class Elementwise(Activations):
             raise Unsupported(node, f"a cast to {var.dtype} has no counterpart in te")
         return Value(self.function.cast(value.matrix, var.dtype), value.layout)
 
+    def _op_stop_gradient(self, var: Var, node: Node) -> Value:
+        value = self.value(node.inputs[0], node)
+        return Value(self.function.stopped(value.matrix), value.layout)
+
     def _op_copy(self, var: Var, node: Node) -> Value:
         return self.value(node.inputs[0], node)
 

@@ -221,7 +221,6 @@ _HINTS = {
     "cond": "; evaluate the condition outside of the function",
     "erf": " except in gelu, x * 0.5 * (1 + erf(x * sqrt(0.5)))",
     "erfc": " except in gelu, x * 0.5 * erfc(-x * sqrt(0.5))",
-    "stop_gradient": "; apply it to an argument, outside of the function",
 }
 
 

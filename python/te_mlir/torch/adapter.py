@@ -552,6 +552,10 @@ def _same(adapter: Adapter, node: Origin, given: Given, source: Var) -> Node:
     return adapter.op(node, "copy", [source])
 
 
+def _stopped(adapter: Adapter, node: Origin, given: Given, source: Var) -> Node:
+    return adapter.op(node, "stop_gradient", [source])
+
+
 def _reshaped(adapter: Adapter, node: Origin, given: Given, source: Var) -> Node:
     return adapter.op(node, "reshape", [source])
 
@@ -661,6 +665,7 @@ _OPS: dict[str, Make] = {
     **dict.fromkeys(("nll_loss", "nll_loss_nd"), _cross_entropy),
     # Views.
     **dict.fromkeys(("contiguous", "clone", "alias"), _view(_same)),
+    "detach": _view(_stopped),
     **dict.fromkeys(
         ("view", "view_as", "reshape", "reshape_as", "_unsafe_view", "flatten", "unflatten", "unsqueeze", "squeeze"),
         _view(_reshaped),

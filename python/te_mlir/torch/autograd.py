@@ -85,9 +85,9 @@ class Call(torch.autograd.Function):
         # Autograd keeps these tensors alive, and notices if they are changed in place.
         places = loaded.places
         ctx.save_for_backward(*[tensors[i] for i in places.saved_inputs], *[results[i] for i in places.saved_outputs])
-        discrete = region.signature.discrete
-        if discrete:
-            ctx.mark_non_differentiable(*[results[i] for i in discrete])
+        constants = region.signature.constants
+        if constants:
+            ctx.mark_non_differentiable(*[results[i] for i in constants])
         return tuple(results)
 
     @staticmethod

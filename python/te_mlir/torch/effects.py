@@ -51,6 +51,10 @@ def is_mode(node: Node) -> bool:
     return is_grad_mode(node) or casts.is_mode(node)
 
 
+def is_detach(node: Node) -> bool:
+    return node.op == "call_function" and node.target is torch.ops.aten.detach.default
+
+
 def frozen_nodes(graph: torch.fx.Graph) -> set[Node]:
     """Nodes through which no gradient passes: those under torch.no_grad, and `detach`."""
     enabled = torch.is_grad_enabled()
@@ -58,9 +62,7 @@ def frozen_nodes(graph: torch.fx.Graph) -> set[Node]:
     for node in graph.nodes:
         if is_grad_mode(node):
             enabled = bool(node.args[0])
-        elif node.op == "call_function" and (
-            not enabled and torch.is_grad_enabled() or node.target is torch.ops.aten.detach.default
-        ):
+        elif is_detach(node) or (node.op == "call_function" and not enabled and torch.is_grad_enabled()):
             found.add(node)
     return found
 

@@ -25,6 +25,7 @@ from te_mlir.torch.effects import (
     RANDOM,
     Effects,
     frozen_nodes,
+    is_detach,
     is_grad_mode,
     is_mode,
     set_grad_enabled,
@@ -162,6 +163,11 @@ class Schedule:
         self.effects = Effects(graph, examples)
         patterns.set_apart(self.effects.read_before_writes())
         self.frozen = frozen_nodes(graph)
+        written: set[Any] = set().union(*self.effects.writes.values(), set())
+        #: Those of them that are emitted: a write to memory that they share with their operand would not reach it.
+        self._emitted = {
+            n for n in self.frozen if is_detach(n) and _is_floating(n) and not self.effects.own(n) & written
+        }
         given = (n for n in graph.nodes if n.op == "placeholder")
         self._needing = {n for n, example in zip(given, examples) if n in roots and example.requires_grad}
         self.dependent = dependents(graph, roots)
@@ -174,17 +180,25 @@ class Schedule:
         self._arrange()
 
     def without_gradients(self) -> list[Node]:
-        """The nodes at which values that depend on a root that needs gradients stop passing them."""
+        """The nodes at which values that depend on a root that needs gradients stop passing them.
+
+        Without those that are emitted, unless layers run in PyTorch because of them.
+        """
         firsts = []
         stopped: set[Node] = set()
         needing = dependents(self.graph, self._needing)
         for node in self.graph.nodes:
             if any(n in stopped for n in node.all_input_nodes):
                 stopped.add(node)
-            elif node in self.frozen and node in needing:
+            elif node in self.frozen and node in needing and not self._is_harmless(node):
                 firsts.append(node)
                 stopped.add(node)
         return firsts
+
+    def _is_harmless(self, node: Node) -> bool:
+        if node not in self._emitted:
+            return False
+        return not any(self.time.get(n) == BEFORE and _is_product(n) for n in dependents(self.graph, {node}))
 
     def writes_outside(self) -> bool:
         """Whether arguments, or tensors that belong to the graph, are written to."""
@@ -247,7 +261,7 @@ class Schedule:
         return set().union(*(writes[n] for n in writes if self.time.get(n, BEFORE) > time), set())
 
     def _is_layer(self, node: Node) -> bool:
-        return node in self.dependent and any(patterns.is_op(node, name) for name in _LAYERS)
+        return node in self.dependent and _is_product(node)
 
     def _is_condition(self, node: Node) -> bool:
         """Whether only choices between values read a node of truth values, directly or through other conditions."""
@@ -259,7 +273,9 @@ class Schedule:
 
     def _stays(self, node: Node) -> bool:
         """Whether a node that depends on roots stays in PyTorch regardless of what it computes."""
-        if node in self.left or node in self._idle or node in self.frozen or node not in self.dependent:
+        if node in self.left or node in self._idle or node not in self.dependent:
+            return True
+        if node in self.frozen and node not in self._emitted:
             return True
         if node.target is operator.getitem and node.args[0] in self._staying:
             return True
@@ -312,6 +328,10 @@ class Schedule:
             if time[node] % 2 and users and min(users) > time[node]:
                 time[node] += 1
         self.time, self.free, self._moving = time, free, moving
+
+
+def _is_product(node: Node) -> bool:
+    return any(patterns.is_op(node, name) for name in _LAYERS)
 
 
 def _makes_rows(node: Node) -> bool:

@@ -173,13 +173,15 @@ def _outputs(plan: Plan, gradients: set[Node], differentiate_outputs: str) -> li
         for exit in plan.exits
         if any(user in gradients and user not in plan.inside for user in exit.node.users)
     }
+    passing = {exit.result for exit in plan.exits if exit.node in gradients}
     outputs = []
     for index, (value, _) in enumerate(results):
         through = differentiate_outputs == "all" or not any(scalars) or scalars[index] or index in going_on
         # If a node leaves in row-major order, the result has its shape: on a view, hooks and in-place writes would not work.
         rows = (e.shape for e in plan.exits if e.result == index and e.layout.is_row_major(math.prod(value.shape)))
         shape = next(rows, value.shape)
-        outputs.append(Spec(f"result{index}", shape, getattr(torch, value.dtype), differentiable=through))
+        given = Spec(f"result{index}", shape, getattr(torch, value.dtype), constant=index not in passing)
+        outputs.append(given._replace(differentiable=through and not given.constant))
     return outputs
 
 

@@ -110,6 +110,8 @@ def _reached(function: build.Function, cuts: Sequence[Cut], signature: Signature
         name = function.results[index][0].name
         behind[name] = behind.get(name, frozenset()) | {index}
     for op in reversed(function.ops):
+        if build.NO_GRADIENT in op.attributes:
+            continue
         found = frozenset().union(*(behind.get(value.name, ()) for value in op.results))
         for value in op.operands:
             behind[value.name] = behind.get(value.name, frozenset()) | found

@@ -37,7 +37,7 @@ class Signature:
 
     weights: inputs that are parameters or parts of one. wrt: inputs that need gradients. mains:
     those of `wrt` whose gradients are added to `main_grad`. given: the others, whose gradients are
-    returned to autograd. through: outputs with cotangents. discrete: outputs that cannot have
+    returned to autograd. through: outputs with cotangents. constants: outputs that cannot have
     gradients.
     """
 
@@ -49,13 +49,13 @@ class Signature:
     mains: tuple[int, ...]
     given: tuple[int, ...]
     through: tuple[int, ...]
-    discrete: tuple[int, ...]
+    constants: tuple[int, ...]
 
     @staticmethod
     def of(inputs: Sequence[Spec], outputs: Sequence[Spec], device: torch.device, main_grad: bool) -> Signature:
         wrt = [i for i, spec in enumerate(inputs) if spec.differentiable]
         mains = [i for i in wrt if main_grad and inputs[i].weight]
-        discrete = [i for i, spec in enumerate(outputs) if not spec.differentiable and not spec.dtype.is_floating_point]
+        constants = [i for i, spec in enumerate(outputs) if spec.constant]
         return Signature(
             tuple(inputs),
             tuple(outputs),
@@ -65,7 +65,7 @@ class Signature:
             mains=tuple(mains),
             given=tuple(i for i in wrt if i not in mains),
             through=tuple(i for i, spec in enumerate(outputs) if spec.differentiable),
-            discrete=tuple(discrete),
+            constants=tuple(constants),
         )
 
 

@@ -33,7 +33,7 @@ class Spec(NamedTuple):
     """A tensor outside of a region: its name, sizes and element type, and whether it needs a gradient.
 
     part: if it is a part of a parameter, which one. Rows are read in place; columns are copied in each call. parts: if
-    it is a parameter of which layers read parts, these.
+    it is a parameter of which layers read parts, these. constant: whether it is a result that no gradient goes through.
     """
 
     name: str
@@ -43,6 +43,7 @@ class Spec(NamedTuple):
     differentiable: bool = False
     part: Part | None = None
     parts: tuple[Part, ...] = ()
+    constant: bool = False
 
     @property
     def is_copy(self) -> bool:

@@ -80,6 +80,27 @@ func.func private @below_maximum(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   return %y : tensor<4x8xf32>
 }
 
+// So it is of a reshape.
+// CHECK-LABEL: func.func @constant(
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<4x8xf32>, %[[DY:[^ ]*]]: tensor<4x8xf32>)
+// CHECK-NOT: te.no_gradient
+// CHECK: %[[S:.*]] = tensor.collapse_shape
+// CHECK: %[[Y:.*]] = arith.mulf %[[X]], %[[S]]
+// CHECK: %[[SAVED:.*]] = te.residual %[[S]]
+// CHECK: %[[DX:.*]] = arith.mulf %[[DY]], %[[SAVED]]
+// CHECK-NOT: arith.addf
+// CHECK: return %[[Y]], %[[DX]] :
+func.func @constant(%x: tensor<4x8xf32>, %dy: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
+  %r:2 = te.vjp @times_itself(%x) cotangents(%dy) wrt [0] : (tensor<4x8xf32>), (tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>)
+  return %r#0, %r#1 : tensor<4x8xf32>, tensor<4x8xf32>
+}
+func.func private @times_itself(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %longer = tensor.expand_shape %x [[0, 1], [2]] output_shape [1, 4, 8] {te.no_gradient} : tensor<4x8xf32> into tensor<1x4x8xf32>
+  %s = tensor.collapse_shape %longer [[0, 1], [2]] : tensor<1x4x8xf32> into tensor<4x8xf32>
+  %y = arith.mulf %x, %s : tensor<4x8xf32>
+  return %y : tensor<4x8xf32>
+}
+
 // Of a slice, it is zeros around the cotangent; of a concatenation, slices of it.
 // CHECK-LABEL: func.func @parts(
 // CHECK-SAME: %{{[^ ]*}}: tensor<4x8xf32>, %[[DY:[^ ]*]]: tensor<6x5xf32>)
