@@ -85,16 +85,19 @@ float te_scalar_tanh(float x) {
   return size >= 0.625f ? large : small;
 }
 
-/// x is 2^n m with m in [sqrt(1/2), sqrt(2)), and log(m) a polynomial of m - 1.
-/// ln(2) is the sum of two numbers, of which the first times n is exact.
-float te_scalar_log(float x) {
-  const bool isSmall = x < 0x1p-126f;
-  const uint32_t bits = math::floatToBits(isSmall ? x * 0x1p23f : x);
+namespace {
+
+/// log(x) is exponent ln(2) + f - f²/2 + rest.
+struct Logarithm {
+  float exponent, f, rest;
+};
+/// x is normal. It is 2^n m with m in [sqrt(1/2), sqrt(2)), and log(m) a
+/// polynomial of f = m - 1.
+inline Logarithm logarithmOf(float x) {
+  const uint32_t bits = math::floatToBits(x);
   const int exponent = static_cast<int>(bits - 0x3f3504f3u) >> 23;
-  const float n = static_cast<float>(isSmall ? exponent - 23 : exponent);
   const float f =
       math::bitsToFloat(bits - (static_cast<uint32_t>(exponent) << 23)) - 1.0f;
-  const float z = f * f;
   float p = 7.0376836292e-2f;
   p = fmaf(p, f, -1.1514610310e-1f);
   p = fmaf(p, f, 1.1676998740e-1f);
@@ -104,8 +107,49 @@ float te_scalar_log(float x) {
   p = fmaf(p, f, 2.0000714765e-1f);
   p = fmaf(p, f, -2.4999993993e-1f);
   p = fmaf(p, f, 3.3333331174e-1f);
-  p = fmaf(n, -2.12194440e-4f, p * f * z);
-  const float y = fmaf(n, 0.693359375f, f + fmaf(-0.5f, z, p));
+  return {static_cast<float>(exponent), f, p * f * (f * f)};
+}
+
+} // namespace
+
+/// ln(2) is the sum of two numbers, of which the first times n is exact.
+float te_scalar_log(float x) {
+  const bool isSmall = x < 0x1p-126f;
+  const Logarithm log = logarithmOf(isSmall ? x * 0x1p23f : x);
+  const float n = isSmall ? log.exponent - 23.0f : log.exponent;
+  const float p = fmaf(n, -2.12194440e-4f, log.rest);
+  const float y = fmaf(n, 0.693359375f, log.f + fmaf(-0.5f, log.f * log.f, p));
+  const float above = x < math::kInfinity ? y : x;
+  return x > 0.0f ? above : x == 0.0f ? -math::kInfinity : __builtin_nanf("");
+}
+
+/// As te_scalar_exp: 2^x is 2^n times a polynomial of x - n. It is exact if x
+/// is an integer.
+float te_scalar_exp2(float x) {
+  const float shift = 12582912.0f;
+  x = __builtin_elementwise_minimum(__builtin_elementwise_maximum(x, -151.0f),
+                                    129.0f);
+  const float shifted = x + shift, r = x - (shifted - shift);
+  float p = 1.535336063e-4f;
+  p = fmaf(p, r, 1.339887487e-3f);
+  p = fmaf(p, r, 9.618437366e-3f);
+  p = fmaf(p, r, 5.550332470e-2f);
+  p = fmaf(p, r, 2.402264791e-1f);
+  p = fmaf(p, r, 6.931472029e-1f);
+  const bool isSmall = x < 0.0f;
+  return fmaf(scaled({fmaf(p, r, 1.0f), shifted}, isSmall ? 32 : -32),
+              isSmall ? 0x1p-32f : 0x1p32f, 0.0f * x);
+}
+
+/// As te_scalar_log, times log2(e) = 1 + 0.4426950. It is exact if x is a power
+/// of two.
+float te_scalar_log2(float x) {
+  const bool isSmall = x < 0x1p-126f;
+  const Logarithm log = logarithmOf(isSmall ? x * 0x1p23f : x);
+  const float n = isSmall ? log.exponent - 23.0f : log.exponent;
+  const float low = fmaf(-0.5f, log.f * log.f, log.rest);
+  float y = fmaf(low, 0.44269504f, log.f * 0.44269504f);
+  y = n + (log.f + (low + y));
   const float above = x < math::kInfinity ? y : x;
   return x > 0.0f ? above : x == 0.0f ? -math::kInfinity : __builtin_nanf("");
 }
@@ -191,6 +235,150 @@ float te_scalar_cos(float x) {
   Angle angle = angleOf(size);
   angle.quadrant += 1;
   return size < math::kInfinity ? sineOf(angle) : __builtin_nanf("");
+}
+
+/// Near 0, x plus x times a polynomial of x². Else 1 - e^q, where q is a
+/// polynomial close to log(erfc(|x|)); the result rounds to 1 if |x| > 3.9.
+float te_scalar_erf(float x) {
+  const float size = std::fabs(x), z = x * x;
+  float p = -5.976893803e-4f;
+  p = fmaf(p, z, 4.990980254e-3f);
+  p = fmaf(p, z, -2.676556700e-2f);
+  p = fmaf(p, z, 1.128180277e-1f);
+  p = fmaf(p, z, -3.761249432e-1f);
+  p = fmaf(p, z, 1.283791500e-1f);
+  const float small = fmaf(p, x, x);
+  const float t = __builtin_elementwise_minimum(size, 4.0f);
+  float q = 1.959382605e-4f;
+  q = fmaf(q, t, -3.043226759e-3f);
+  q = fmaf(q, t, 2.222695520e-2f);
+  q = fmaf(q, t, -1.039316645e-1f);
+  q = fmaf(q, t, -6.371821753e-1f);
+  q = fmaf(q, t, -1.276756660e-1f);
+  q = fmaf(q, t, -1.956665271e-4f) - t;
+  const float large = std::copysign(1.0f - scaled(exponentialOf(q), 0), x);
+  // `small` is NaN if x is.
+  return size >= 0.93f ? large : small;
+}
+
+/// e^(-x²) times t P(t) with t = 1 / (1 + 0.4 x) from 1/2 on, and what that
+/// leaves of 2 up to -1/2.
+float te_scalar_erfc(float x) {
+  const float size = std::fabs(x),
+              a = __builtin_elementwise_minimum(size, 11.0f);
+  const float t = 1.0f / fmaf(0.4f, a, 1.0f);
+  float p = 5.954538996e-2f;
+  p = fmaf(p, t, -2.179951112e-1f);
+  p = fmaf(p, t, 2.240374576e-1f);
+  p = fmaf(p, t, -5.171621497e-2f);
+  p = fmaf(p, t, 1.638317515e-1f);
+  p = fmaf(p, t, 1.621920269e-1f);
+  p = fmaf(p, t, 2.088459440e-1f);
+  p = fmaf(p, t, 2.255916006e-1f);
+  p = fmaf(p, t, 2.256779866e-1f);
+  const float z = a * a, lost = fmaf(a, a, -z);
+  const float ratio = p * t;
+  const float tail = te_scalar_exp(-z) * fmaf(ratio, -lost, ratio);
+  const float near = 1.0f - te_scalar_erf(x);
+  const float far = x < 0.0f ? 2.0f - tail : tail;
+  // `near` is NaN if x is.
+  return size >= 0.5f ? far : near;
+}
+
+float te_scalar_roundeven(float x) {
+  return std::copysign(__builtin_rintf(x), x);
+}
+float te_scalar_floor(float x) {
+  const float y = __builtin_rintf(x);
+  return std::copysign(y > x ? y - 1.0f : y, x);
+}
+float te_scalar_ceil(float x) { return -te_scalar_floor(-x); }
+float te_scalar_trunc(float x) {
+  return std::copysign(te_scalar_floor(std::fabs(x)), x);
+}
+
+/// The remainder of C's fmod, without an error: each step subtracts a multiple
+/// of y 2^k that has few enough bits for f64.
+float te_scalar_rem(float x, float y) {
+  double rest = std::fabs(x);
+  const double by = std::fabs(y);
+  if (!(by > 0.0) || !(rest < static_cast<double>(math::kInfinity)))
+    return __builtin_nanf("");
+  while (rest >= by) {
+    const auto bits = std::bit_cast<uint64_t>(rest / by);
+    const int exponent = static_cast<int>(bits >> 52) - 1023;
+    // 2^(exponent - 27), where the quotient is not below 2^28.
+    const double scale =
+        exponent < 28 ? 1.0
+                      : std::bit_cast<double>(
+                            static_cast<uint64_t>(exponent - 27 + 1023) << 52);
+    const double part = by * scale;
+    rest -= static_cast<double>(static_cast<int64_t>(rest / part)) * part;
+  }
+  return std::copysign(static_cast<float>(rest), x);
+}
+
+namespace {
+
+/// log2 of a positive float, within 2^-35 of itself: n + log2(m), where the
+/// latter is a series of s = (m - 1) / (m + 1).
+inline double log2Of(float x) {
+  const uint64_t bits = std::bit_cast<uint64_t>(static_cast<double>(x));
+  const int64_t exponent =
+      static_cast<int64_t>(bits - 0x3fe6a09e667f3bcdull) >> 52;
+  const double m =
+      std::bit_cast<double>(bits - (static_cast<uint64_t>(exponent) << 52));
+  const double s = (m - 1.0) / (m + 1.0), z = s * s;
+  double p = 1.0 / 15;
+  p = p * z + 1.0 / 13;
+  p = p * z + 1.0 / 11;
+  p = p * z + 1.0 / 9;
+  p = p * z + 1.0 / 7;
+  p = p * z + 1.0 / 5;
+  p = p * z + 1.0 / 3;
+  p = p * z + 1.0;
+  return static_cast<double>(exponent) + p * s * 0x1.71547652b82fep+1;
+}
+
+/// 2^x within 2^-33 of itself, for |x| <= 1000.
+inline double exp2Of(double x) {
+  // 1.5 * 2^52
+  const double shift = 6755399441055744.0, shifted = x + shift;
+  const double r = (x - (shifted - shift)) * 0x1.62e42fefa39efp-1;
+  double p = 1.0 / 362880;
+  p = p * r + 1.0 / 40320;
+  p = p * r + 1.0 / 5040;
+  p = p * r + 1.0 / 720;
+  p = p * r + 1.0 / 120;
+  p = p * r + 1.0 / 24;
+  p = p * r + 1.0 / 6;
+  p = p * r + 0.5;
+  p = p * r + 1.0;
+  p = p * r + 1.0;
+  return std::bit_cast<double>(std::bit_cast<uint64_t>(p) +
+                               (std::bit_cast<uint64_t>(shifted) << 52));
+}
+
+} // namespace
+
+/// 2^(y log2 |x|) in f64, with the special values of C's pow.
+float te_scalar_pow(float x, float y) {
+  const float size = std::fabs(x), half = 0.5f * y;
+  const bool isFinite = size > 0.0f && size < math::kInfinity;
+  const double log = isFinite      ? log2Of(size)
+                     : size > 0.0f ? static_cast<double>(math::kInfinity)
+                                   : -static_cast<double>(math::kInfinity);
+  double power = static_cast<double>(y) * log;
+  power = power > 200.0 ? 200.0 : power < -200.0 ? -200.0 : power;
+  const bool isOne = size == 1.0f || y == 0.0f;
+  const float made = isOne ? 1.0f : static_cast<float>(exp2Of(power));
+  const bool isInteger = __builtin_rintf(y) == y;
+  const bool isOdd = isInteger && __builtin_rintf(half) != half;
+  const float result = isOdd ? std::copysign(made, x) : made;
+  const bool hasNone = x < 0.0f && size < math::kInfinity && !isInteger;
+  // NaN to the power 0 is 1, and so is 1 to the power NaN.
+  const bool isNan = hasNone || (x != x && y != 0.0f) || (y != y && x != 1.0f);
+  return isNan ? __builtin_nanf("") : result;
 }
 
 /// NaN if either operand is, and `a` if they are equal.

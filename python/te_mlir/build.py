@@ -490,6 +490,14 @@ class Function:
         """a / b"""
         return self._binary("divf", a, b)
 
+    def remainder(self, a: Value, b: Value) -> Value:
+        """a - trunc(a / b) b, exactly; C's fmod"""
+        return self._binary("remf", a, b)
+
+    def power(self, a: Value, b: Value) -> Value:
+        """a to the power b, with the special values of C's pow"""
+        return self.append("math.powf", [a, b], [(a.shape, a.dtype)], a.type)[0]
+
     def maximum(self, a: Value, b: Value) -> Value:
         """The larger one, NaN if one is NaN. The gradient is divided between equal ones."""
         return self._binary("maximumf", a, b)
@@ -508,7 +516,7 @@ class Function:
         return self.append("arith.select", operands, [(yes.shape, yes.dtype)], f"{holds.type}, {yes.type}")[0]
 
     def unary(self, op: str, x: Value) -> Value:
-        """`op` is arith.negf, math.absf, math.exp, math.log, math.log1p, math.sin, math.cos, math.tanh or math.sqrt."""
+        """`op` is arith.negf, or an op of one value that the runtime has of the math dialect, such as math.exp."""
         return self.append(op, [x], [(x.shape, x.dtype)], x.type)[0]
 
     def constant(self, value: float, shape: Sequence[int], dtype: str = "bfloat16") -> Value:

@@ -279,7 +279,34 @@ OPS = [
         ),
         2,
     ),
-    op("whole-powers", lambda m, x: x**5 + (x + 3) ** -2 + x**1),
+    op("whole-powers", lambda m, x: x**5 + (x + 3) ** -2 + x**1 + x**9 + x**0),
+    op("any-powers", lambda m, x: (x * x + 0.5) ** 0.3 + (x + 3) ** -1.7 + 2**x + 0.3 ** (x * 2) + x.abs() ** 1.5),
+    op("powers-of-elements", lambda m, x, y: x.exp() ** y + (x * x + 1).pow(y[:, :1]), 2),
+    op("exponentials", lambda m, x: torch.exp2(x * 9) + (x * x + 0.01).log2() + (x * x + 0.01).log10() + x.expm1()),
+    op("error-functions", lambda m, x: torch.erf(x * 3) + torch.erfc(x * 2) * x + torch.special.ndtr(x)),
+    op("hyperbolics", lambda m, x: torch.sinh(x * 8) * 0.01 + torch.cosh(x * 8) + torch.sinh(x * x) + torch.tan(x)),
+    op("whole-numbers", lambda m, x: x * (x * 9).floor() + x.ceil() * x + x * (x * 7).round() + x * (x * 5).trunc()),
+    op("fractions", lambda m, x: (x * 9).frac() + (x * 9).remainder(0.7) + (x * 9).fmod(-0.7) * x + x.remainder(-0.6)),
+    op(
+        "remainders-of-elements",
+        lambda m, x, y: (
+            torch.remainder(x * 9, y + 2)
+            + torch.fmod(x * 9, y - 2)
+            + torch.div(x * 9, y + 2, rounding_mode="floor") * x
+            + torch.div(x * 9, y - 2, rounding_mode="trunc") * x
+        ),
+        2,
+    ),
+    op("products-of-few", lambda m, x: x.prod(1, keepdim=True) * 1e4 + (x[:, :3] + 2).prod(1).sum(-1)[:, None, None]),
+    op(
+        "exclusive-conditions",
+        lambda m, x, y: (
+            torch.where((x > 0) ^ (y > 0), x, 2 * y)
+            + torch.where((x > 0) != (y < 0.1), x, 3.0)
+            + x * ((x > y) == (y > 0)).float()
+        ),
+        2,
+    ),
     op("logaddexp", lambda m, x, y: torch.logaddexp(x, y) + torch.xlogy(x.exp(), y.exp()), 2),
     op("narrow", lambda m, x: x.narrow(1, 2, 3) + x.narrow(-2, -4, 3)),
     op(
@@ -490,6 +517,30 @@ BOUNDED = {
     "norm": lambda x: (x * 0).nan_to_num().norm() + x,
     "cosine_similarity": lambda x: F.cosine_similarity((x * 0).nan_to_num(), torch.ones_like(x), 0) + x,
     "power": lambda x: x**-2,
+    "root": lambda x: x**0.25,
+    "cube": lambda x: x**9,
+    "inverse": lambda x: x**-1.5,
+    "exponent": lambda x: 2**x,
+    "exponent_of_zero": lambda x: 0**x,
+    "exponent_of_less": lambda x: 0.5**x,
+    # In bfloat16, PyTorch rounds each of the terms of its gradient.
+    "powers": lambda x: (x.float() ** x.float()).to(x.dtype),
+    "exp2": torch.exp2,
+    "log2": lambda x: torch.log2(x),
+    "log10": lambda x: torch.log10(x),
+    "erf": torch.erf,
+    "erfc": torch.erfc,
+    "sinh": torch.sinh,
+    "cosh": torch.cosh,
+    "floor": torch.floor,
+    "ceil": torch.ceil,
+    "round": torch.round,
+    "trunc": torch.trunc,
+    "frac": lambda x: x.clamp(-1e4, 1e4).frac(),
+    "remainder": lambda x: x.remainder(0.75),
+    "fmod": lambda x: x.fmod(-0.75),
+    "remainder_of": lambda x: torch.remainder(torch.ones_like(x), x),
+    "floor_divide": lambda x: x.clamp(-1e4, 1e4).div(-0.75, rounding_mode="floor"),
 }
 
 

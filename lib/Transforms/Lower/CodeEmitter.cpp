@@ -232,6 +232,32 @@ Value CodeEmitter::computeOp(Operation &op, ValueRange x, Value index) {
           [&](auto) -> Value { return call("te_scalar_sin", f32, x); })
       .Case<math::CosOp>(
           [&](auto) -> Value { return call("te_scalar_cos", f32, x); })
+      .Case<math::RsqrtOp>([&](auto) -> Value {
+        Value one =
+            LLVM::ConstantOp::create(b, loc, f32, b.getF32FloatAttr(1.0f));
+        return LLVM::FDivOp::create(b, loc, one,
+                                    LLVM::SqrtOp::create(b, loc, x[0]));
+      })
+      .Case<math::Exp2Op>(
+          [&](auto) -> Value { return call("te_scalar_exp2", f32, x); })
+      .Case<math::Log2Op>(
+          [&](auto) -> Value { return call("te_scalar_log2", f32, x); })
+      .Case<math::PowFOp>(
+          [&](auto) -> Value { return call("te_scalar_pow", f32, x); })
+      .Case<math::ErfOp>(
+          [&](auto) -> Value { return call("te_scalar_erf", f32, x); })
+      .Case<math::ErfcOp>(
+          [&](auto) -> Value { return call("te_scalar_erfc", f32, x); })
+      .Case<math::FloorOp>(
+          [&](auto) -> Value { return call("te_scalar_floor", f32, x); })
+      .Case<math::CeilOp>(
+          [&](auto) -> Value { return call("te_scalar_ceil", f32, x); })
+      .Case<math::TruncOp>(
+          [&](auto) -> Value { return call("te_scalar_trunc", f32, x); })
+      .Case<math::RoundEvenOp>(
+          [&](auto) -> Value { return call("te_scalar_roundeven", f32, x); })
+      .Case<arith::RemFOp>(
+          [&](auto) -> Value { return call("te_scalar_rem", f32, x); })
       .Case<arith::ExtFOp>(
           [&](auto op) -> Value { return widen(x[0], op.getIn().getType()); })
       .Case<arith::TruncFOp>(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from te_mlir import build
@@ -16,13 +16,15 @@ from te_mlir.layout import in_order_of, moves_of, row_major, same
 
 #: The predicates of comparisons. A comparison with NaN holds only for `ne`.
 PREDICATES = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
+#: Operations of truth values.
+LOGIC = ("not", "and", "or", "xor")
 
 
 class Elementwise(Activations):
     """Emits elementwise operations, casts and views."""
 
     #: Exponents that are emitted as repeated multiplication, in f32.
-    powers: Sequence[int] = (2, 3, 4)
+    powers = (2, 3, 4)
 
     def is_number(self, atom: Atom, other: Atom) -> bool:
         """Whether an operand is one number, which is combined with each element of the other operand."""
@@ -58,8 +60,10 @@ class Elementwise(Activations):
     def _op_div(self, var: Var, node: Node) -> Value:
         return self.binary(var, node, "div")
 
-    def binary(self, var: Var, node: Node, op: str) -> Value:
+    def binary(self, var: Var, node: Node, op: str, dtype: str | None = None) -> Value:
+        """dtype: the type that it is computed in, by default that of the result."""
         a, b = node.inputs
+        dtype = dtype or var.dtype
         # The operand in whose order the result is stored.
         place = 1 if self.is_number(a, b) and not self.is_number(b, a) else 0
         if not self.is_number(node.inputs[1 - place], node.inputs[place]):
@@ -67,12 +71,13 @@ class Elementwise(Activations):
             fits = [v.layout.shape == var.shape and v.layout.is_whole(v.elements) for v in values]
             place = 1 if fits == [False, True] else 0
         left, other = self.spread(node.inputs[place], var, node), node.inputs[1 - place]
-        x = self.function.cast(left.matrix, var.dtype)
+        x = self.function.cast(left.matrix, dtype)
         if self.is_number(other, node.inputs[place]):
             y = self.number(other, x, node)
         else:
-            y = self.function.cast(self.like(left, self.operand(other, node), node), var.dtype)
-        return Value(getattr(self.function, op)(*((x, y) if place == 0 else (y, x))), left.layout)
+            y = self.function.cast(self.like(left, self.operand(other, node), node), dtype)
+        made = getattr(self.function, op)(*((x, y) if place == 0 else (y, x)))
+        return Value(self.function.cast(made, var.dtype), left.layout)
 
     def _op_max(self, var: Var, node: Node) -> Value:
         return self.binary(var, node, "maximum")
@@ -140,6 +145,10 @@ class Elementwise(Activations):
         by = _condition(which)
         if by is not None and by.name == "not":
             return self.chosen(by.inputs[0], left, node, no, yes)
+        if by is not None and (by.name == "xor" or _is_xor(by)):
+            first, second = by.inputs
+            either = [self.chosen(second, left, node, *pair) for pair in ((no, yes), (yes, no))]
+            return self.chosen(first, left, node, *(either[::-1] if by.name == "eq" else either))
         if by is not None and by.name in ("and", "or"):
             first, second = by.inputs
             inner = self.chosen(second, left, node, yes, no)
@@ -220,6 +229,76 @@ class Elementwise(Activations):
     def _op_cos(self, var: Var, node: Node) -> Value:
         return self.unary(node, "math.cos")
 
+    def _op_exp2(self, var: Var, node: Node) -> Value:
+        return self.unary(node, "math.exp2")
+
+    def _op_log2(self, var: Var, node: Node) -> Value:
+        return self.unary(node, "math.log2")
+
+    def _op_erf(self, var: Var, node: Node) -> Value:
+        return self.unary(node, "math.erf")
+
+    def _op_erfc(self, var: Var, node: Node) -> Value:
+        return self.unary(node, "math.erfc")
+
+    def _op_floor(self, var: Var, node: Node) -> Value:
+        return self.unary(node, "math.floor")
+
+    def _op_ceil(self, var: Var, node: Node) -> Value:
+        return self.unary(node, "math.ceil")
+
+    def _op_trunc(self, var: Var, node: Node) -> Value:
+        return self.unary(node, "math.trunc")
+
+    def _op_round(self, var: Var, node: Node) -> Value:
+        """To the nearest whole number, and to an even one of two."""
+        return self.unary(node, "math.roundeven")
+
+    def _op_rem(self, var: Var, node: Node) -> Value:
+        return self.binary(var, node, "remainder")
+
+    def _op_pow(self, var: Var, node: Node) -> Value:
+        # An exponent that is rounded to 16 bits would be another one.
+        return self.binary(var, node, "power", "float32")
+
+    def wide_unary(self, var: Var, node: Node, of: Callable[[build.Value], build.Value]) -> Value:
+        """A function of one value that is computed in f32 and rounded once."""
+        value = self.whole(node.inputs[0], node)
+        return Value(self.function.cast(of(self.function.cast(value.matrix, "float32")), var.dtype), value.layout)
+
+    def _op_log10(self, var: Var, node: Node) -> Value:
+        f = self.function
+        of = lambda x: f.mul(f.unary("math.log", x), f.constant(1 / math.log(10), x.shape, x.dtype))
+        return self.wide_unary(var, node, of)
+
+    def _op_tan(self, var: Var, node: Node) -> Value:
+        f = self.function
+        return self.wide_unary(var, node, lambda x: f.div(f.unary("math.sin", x), f.unary("math.cos", x)))
+
+    def _op_sinh(self, var: Var, node: Node) -> Value:
+        """(u + u / (u + 1)) / 2 with u = exp(x) - 1 where |x| < 1, elsewhere (exp(x) - exp(-x)) / 2."""
+        f = self.function
+
+        def of(x: build.Value) -> build.Value:
+            number = lambda n: f.constant(n, x.shape, x.dtype)
+            near = lambda yes, no: f.choose("olt", f.unary("math.absf", x), number(1.0), yes, no)
+            u = self._exponential_less_one(near(x, number(0.0)))
+            low = f.mul(f.add(u, f.div(u, f.add(u, number(1.0)))), number(0.5))
+            high = f.sub(*self._half_exponentials(near(number(0.0), x)))
+            return near(low, f.choose("olt", x, number(0.0), f.unary("arith.negf", high), high))
+
+        return self.wide_unary(var, node, of)
+
+    def _op_cosh(self, var: Var, node: Node) -> Value:
+        return self.wide_unary(var, node, lambda x: self.function.add(*self._half_exponentials(x)))
+
+    def _half_exponentials(self, x: build.Value) -> tuple[build.Value, build.Value]:
+        """exp(|x|) / 2 and exp(-|x|) / 2. The first is infinite only if it is beyond the largest number."""
+        f = self.function
+        half = f.constant(0.5, x.shape, x.dtype)
+        root = f.unary("math.exp", f.mul(f.unary("math.absf", x), half))
+        return f.mul(f.mul(root, half), root), f.div(f.div(half, root), root)
+
     def _op_softplus(self, var: Var, node: Node) -> Value:
         """log(1 + exp(beta x)) / beta, computed in f32: max(z, 0) + log1p(exp(-|z|)) for z = beta x is finite."""
         value, beta = self.whole(node.inputs[0], node), node.params["beta"]
@@ -285,17 +364,17 @@ class Elementwise(Activations):
         return Value(self.function.dropout(value.matrix, state.matrix, probability, stream), value.layout)
 
     def _op_square(self, var: Var, node: Node) -> Value:
-        return self.power(node, 2)
+        return self.power(var, node, 2)
 
     def _op_integer_pow(self, var: Var, node: Node) -> Value:
-        return self.power(node, node.params["y"])
+        return self.power(var, node, node.params["y"])
 
-    def power(self, node: Node, exponent: Any) -> Value:
-        if exponent not in self.powers:
-            some = [str(power) for power in self.powers]
-            known = f"{' and '.join([', '.join(some[:-1]), some[-1]])} have" if len(some) > 1 else f"{some[0]} has"
-            raise Unsupported(node, f"a power of {exponent} has no counterpart in te; {known}")
+    def power(self, var: Var, node: Node, exponent: Any) -> Value:
         value = self.whole(node.inputs[0], node)
+        if exponent not in self.powers:
+            x = self.function.cast(value.matrix, "float32")
+            made = self.function.power(x, self.function.constant(exponent, x.shape, "float32"))
+            return Value(self.function.cast(made, var.dtype), value.layout)
         made = x = value.matrix if exponent == 2 else self.function.cast(value.matrix, "float32")
         for _ in range(exponent - 1):
             made = self.function.mul(made, x)
@@ -458,16 +537,21 @@ def _compared(which: Atom) -> Sequence[Atom]:
     by = _condition(which)
     if by is None:
         return ()
-    if by.name in PREDICATES:
+    if by.name in PREDICATES and not _is_xor(by):
         return by.inputs
-    return [v for inner in by.inputs for v in _compared(inner)] if by.name in ("not", "and", "or") else ()
+    return [v for inner in by.inputs for v in _compared(inner)] if by.name in (*PREDICATES, *LOGIC) else ()
+
+
+def _is_xor(by: Node) -> bool:
+    """Whether a node compares truth values."""
+    return by.name in ("eq", "ne") and all(v.dtype == "bool" for v in by.inputs)
 
 
 def _condition(which: Atom) -> Node | None:
     """The node of a condition. If it is a view of another, that one, of views of its operands."""
     view = which.node
     by = _condition(view.inputs[0]) if view is not None and view.name in VIEWS else None
-    if view is None or by is None or by.name not in (*PREDICATES, "not", "and", "or"):
+    if view is None or by is None or by.name not in (*PREDICATES, *LOGIC):
         return view
 
     def seen(operand: Atom) -> Atom:

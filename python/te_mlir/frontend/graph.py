@@ -2,15 +2,16 @@
 
 Operations that are in `jax.lax` have its names and parameters:
 
-* elementwise: add sub mul div max min neg abs sign exp expm1 log log1p sin cos tanh sqrt rsqrt square integer_pow logistic erf erfc
-  select_n
-* comparisons, and operations on their truth values: eq ne lt le gt ge and or not
+* elementwise: add sub mul div rem max min neg abs sign exp exp2 expm1 log log1p sin cos tan sinh cosh tanh sqrt rsqrt square
+  integer_pow pow logistic erf erfc floor ceil round select_n
+* comparisons, and operations on their truth values: eq ne lt le gt ge and or xor not
 * types and views: convert_element_type copy reshape squeeze expand_dims transpose broadcast_in_dim slice split concatenate stack rev
 * others: dot_general reduce_sum reduce_max argmax cumsum gather stop_gradient
 
 Some functions are one operation in a framework. They have these names, parameters and operands:
 
 * mean, logsumexp (axes), softmax, log_softmax (axis): of one operand
+* log2, log10, trunc: of one operand; round is to even without its parameter `rounding_method`
 * relu, silu, gelu (approximate: by tanh if true, else by erf), elu (alpha, scale, inner): of one operand
 * rms_norm (epsilon): of x and gamma or None; layer_norm (epsilon): of x, gamma or None, and beta or None
 * dropout (probability, stream): of x and the state of a generator, [seed, offset] of int32

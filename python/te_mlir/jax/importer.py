@@ -137,6 +137,17 @@ class Importer(Weights):
         zero = f.constant(0.0, x.shape, x.dtype)
         return Value(f.choose("oge", x, zero, f.add(x, zero), f.unary("arith.negf", x)), value.layout)
 
+    def _op_round(self, var: Var, node: Node) -> Value:
+        if int(node.params["rounding_method"]):
+            return super()._op_round(var, node)
+        # Halves away from zero: trunc(x) + trunc(2 (x - trunc(x))), where x has a fraction.
+        value, f = self.whole(node.inputs[0], node), self.function
+        x = value.matrix
+        number = lambda n: f.constant(n, x.shape, x.dtype)
+        whole = f.unary("math.trunc", x)
+        made = f.add(whole, f.unary("math.trunc", f.mul(f.sub(x, whole), number(2.0))))
+        return Value(f.choose("olt", f.unary("math.absf", x), number(2.0**23), made, whole), value.layout)
+
     def matched(self, var: Var, node: Node) -> Value | None:
         made = super().matched(var, node)
         rows = losses.match_rows(var) if made is None else None
@@ -219,8 +230,6 @@ class Importer(Weights):
 _HINTS = {
     "while": "; write the loop in Python",
     "cond": "; evaluate the condition outside of the function",
-    "erf": " except in gelu, x * 0.5 * (1 + erf(x * sqrt(0.5)))",
-    "erfc": " except in gelu, x * 0.5 * erfc(-x * sqrt(0.5))",
 }
 
 

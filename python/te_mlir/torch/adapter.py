@@ -27,6 +27,7 @@ COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 LOGIC = {
     **dict.fromkeys(("logical_and", "bitwise_and", "__and__"), "and"),
     **dict.fromkeys(("logical_or", "bitwise_or", "__or__"), "or"),
+    **dict.fromkeys(("logical_xor", "bitwise_xor", "__xor__"), "xor"),
     **dict.fromkeys(("logical_not", "bitwise_not"), "not"),
 }
 
@@ -50,12 +51,10 @@ _ORDERING = (
     "quantile",
 )
 _WRITING = ("scatter", "scatter_add", "scatter_reduce", "index_add", "index_copy", "index_fill", "index_put")
-_WHOLE = ("floor", "ceil", "round", "trunc", "frac", "remainder", "fmod", "floor_divide")
 #: Why ops are not imported, if more can be said than that te does not have them.
 _LACKING = {
     **dict.fromkeys(_ORDERING, "its indices depend on its elements, and te has no operation that orders elements"),
     **dict.fromkeys(_WRITING, "te has no operation that writes elements at indices"),
-    **dict.fromkeys(_WHOLE, "te has no operation that rounds to whole numbers"),
     **dict.fromkeys(("norm", "linalg_vector_norm"), "only norms of order 1, 2 and infinity have a counterpart in te"),
     "batch_norm": "it normalises by statistics of the batch; only statistics that are stored, as in 'eval', are imported",
     "binary_cross_entropy": "its gradient is bounded next to 0 and 1; use 'binary_cross_entropy_with_logits'",
@@ -333,10 +332,16 @@ def _pow(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node | None:
     if exponent == -1 and isinstance(given["self"], Origin):
         return composites.reciprocal(adapter, node, given, var)
     if not isinstance(given["self"], Origin) or exponent not in (2, 3, 4):
-        known = "whole powers from -4 to 8, 0.5 and -0.5 have"
-        return adapter.lacking(node, f"a power of {exponent!r} has no counterpart in te; {known}")
+        operands = [adapter.aligned(node, value, len(var.shape)) for value in (given["self"], exponent)]
+        return adapter.op(node, "pow", operands) if None not in operands else None
     x = adapter.var(given["self"])
     return adapter.op(node, "square", [x]) if exponent == 2 else adapter.op(node, "integer_pow", [x], y=int(exponent))
+
+
+def _rounded(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
+    if given.get("decimals", 0):
+        return adapter.lacking(node, "only rounding to whole numbers is imported, without 'decimals'")
+    return adapter.op(node, "round", [adapter.var(given["self"])])
 
 
 def _gelu(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
@@ -610,6 +615,10 @@ def _strided(adapter: Adapter, node: Origin, given: Given, source: Var) -> Node:
 #: Ops that can be emitted without a pattern, for at least some of their arguments.
 _EMITTED: dict[str, Make] = {
     **{name: _unary(name) for name in ("neg", "exp", "log", "log1p", "expm1", "sin", "cos")},
+    **{name: _unary(name) for name in ("exp2", "log2", "log10", "tan", "sinh", "cosh", "erf", "erfc")},
+    **{name: _unary(name) for name in ("floor", "ceil", "trunc")},
+    "fmod": _binary("rem"),
+    "round": _rounded,
     **{name: _unary(name) for name in ("tanh", "sqrt", "relu", "silu", "square")},
     **{name: _binary(name) for name in ("add", "sub", "mul", "div")},
     "rsub": _binary("sub", swap=True),
@@ -659,7 +668,6 @@ _EMITTED: dict[str, Make] = {
 _OPS: dict[str, Make] = {
     **_EMITTED,
     # Ops that are emitted only as a part of a pattern.
-    **{name: _unary(name) for name in ("erf", "erfc")},
     **{name: _binary(name) for name in COMPARISONS},
     **{name: _logic(of) for name, of in LOGIC.items()},
     **dict.fromkeys(("nll_loss", "nll_loss_nd"), _cross_entropy),

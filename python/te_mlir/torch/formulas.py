@@ -84,6 +84,39 @@ def _power(x: Tensor, exponent: Any) -> Tensor | None:
     return made
 
 
+def _remainder(x: Any, y: Any) -> Tensor | None:
+    """The remainder with the sign of y, computed from that with the sign of x."""
+    if not isinstance(x, Tensor):
+        return AS_IS
+    rest = torch.fmod(x, y)
+    if not isinstance(y, Tensor):
+        return torch.where(rest < 0 if y > 0 else rest > 0, rest + y, rest)
+    return torch.where(((rest < 0) & (y > 0)) | ((rest > 0) & (y < 0)), rest + y, rest)
+
+
+def _divided(x: Any, y: Any, rounding_mode: str | None = None) -> Tensor | None:
+    """A quotient that is rounded to a whole number, without a gradient."""
+    if not isinstance(x, Tensor) or rounding_mode not in ("trunc", "floor"):
+        return AS_IS
+    if rounding_mode == "trunc" or (not isinstance(y, Tensor) and y == 0):
+        return (x / y).trunc()
+    rest = torch.fmod(x, y)
+    whole = ((x - rest) / y).round()
+    apart = (
+        ((rest < 0) & (y > 0)) | ((rest > 0) & (y < 0)) if isinstance(y, Tensor) else rest < 0 if y > 0 else rest > 0
+    )
+    made = torch.where(apart, whole - 1, whole)
+    return torch.where(y == 0, (x / y).trunc(), made) if isinstance(y, Tensor) else made
+
+
+def _product(x: Tensor, axis: int, keep: bool = False, *_: Any) -> Tensor | None:
+    """One factor after another, of few."""
+    if not x.is_floating_point() or not x.dim() or not 0 < x.shape[axis] <= 32:
+        return AS_IS
+    made = functools.reduce(torch.mul, x.unbind(axis))
+    return made.unsqueeze(axis) if keep else made
+
+
 # Norms and deviations
 
 
@@ -380,6 +413,10 @@ _WIDE: dict[str, Formula] = {
     "mish": lambda x: x * F.softplus(x).tanh(),
     "glu": _glu,
     "pow.Tensor_Scalar": _power,
+    "frac": lambda x: x - x.trunc(),
+    "remainder": _remainder,
+    **dict.fromkeys(("div.Tensor_mode", "div.Scalar_mode"), _divided),
+    "prod.dim_int": _product,
     "logaddexp": lambda x, y: torch.maximum(x, y) + F.softplus(-torch.where(x == y, 0.0, x - y).abs()),
     "xlogy": _xlogy,
     "addcmul": lambda x, a, b, value: x + (a * b if value == 1 else a * b * value),

@@ -10,6 +10,7 @@
 #include "Rule.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "llvm/Support/MathExtras.h"
 
 namespace mlir::te {
 
@@ -155,6 +156,91 @@ static void apply(math::TanhOp op, Rule rule) {
   });
 }
 
+static void apply(math::Exp2Op op, Rule rule) {
+  rule.add(op.getOperand(), [&] {
+    Value y = rule.adjoints.residual(op.getResult(), "out");
+    return rule.mul(rule.dy, rule.mul(y, rule.splat(llvm::numbers::ln2)));
+  });
+}
+
+static void apply(math::Log2Op op, Rule rule) {
+  rule.add(op.getOperand(), [&] {
+    Value x = rule.adjoints.residual(op.getOperand(), "x");
+    return rule.div(rule.dy, rule.mul(x, rule.splat(llvm::numbers::ln2)));
+  });
+}
+
+/// dy `sign` 2 / sqrt(pi) e^(-x²)
+static Value bellOf(Value x, double sign, Rule rule) {
+  Value bell = math::ExpOp::create(rule.b, rule.loc, rule.neg(rule.mul(x, x)));
+  return rule.mul(
+      rule.dy,
+      rule.mul(bell, rule.splat(sign * 2 * llvm::numbers::inv_sqrtpi)));
+}
+
+static void apply(math::ErfOp op, Rule rule) {
+  rule.add(op.getOperand(), [&] {
+    return bellOf(rule.adjoints.residual(op.getOperand(), "x"), 1, rule);
+  });
+}
+
+static void apply(math::ErfcOp op, Rule rule) {
+  rule.add(op.getOperand(), [&] {
+    return bellOf(rule.adjoints.residual(op.getOperand(), "x"), -1, rule);
+  });
+}
+
+// With p = x^y: dx = dy (y x^(y-1)), and 0 for y = 0; dy = dy (p log(x)), and 0
+// where x = 0 and y is not negative.
+static void apply(math::PowFOp op, Rule rule) {
+  auto x = [&] { return rule.adjoints.residual(op.getLhs(), "lhs"); };
+  auto y = [&] { return rule.adjoints.residual(op.getRhs(), "rhs"); };
+  rule.add(op.getLhs(), [&] {
+    Value exponent = y(), zero = rule.splat(0.0);
+    Value less =
+        arith::SubFOp::create(rule.b, rule.loc, exponent, rule.splat(1.0));
+    Value slope =
+        rule.mul(exponent, math::PowFOp::create(rule.b, rule.loc, x(), less));
+    return rule.choose(arith::CmpFPredicate::OEQ, exponent, zero, zero,
+                       rule.mul(rule.dy, slope));
+  });
+  rule.add(op.getRhs(), [&] {
+    Value base = x(), zero = rule.splat(0.0);
+    Value p = rule.adjoints.residual(op.getResult(), "out");
+    Value other = rule.mul(
+        rule.dy, rule.mul(p, math::LogOp::create(rule.b, rule.loc, base)));
+    Value atZero =
+        rule.choose(arith::CmpFPredicate::OGE, y(), zero, zero, other);
+    return rule.choose(arith::CmpFPredicate::OEQ, base, zero, atZero, other);
+  });
+}
+
+// dx = dy (-1/2 (y / x))
+static void apply(math::RsqrtOp op, Rule rule) {
+  rule.add(op.getOperand(), [&] {
+    Value y = rule.adjoints.residual(op.getResult(), "out"),
+          x = rule.adjoints.residual(op.getOperand(), "x");
+    return rule.mul(rule.dy, rule.mul(rule.div(y, x), rule.splat(-0.5)));
+  });
+}
+
+// a - trunc(a / b) b
+static void apply(arith::RemFOp op, Rule rule) {
+  rule.add(op.getLhs(), [&] { return rule.dy; });
+  rule.add(op.getRhs(), [&] {
+    Value quotient = rule.div(rule.adjoints.residual(op.getLhs(), "lhs"),
+                              rule.adjoints.residual(op.getRhs(), "rhs"));
+    Value whole = math::TruncOp::create(rule.b, rule.loc, quotient);
+    return rule.neg(rule.mul(rule.dy, whole));
+  });
+}
+
+// Constant between whole numbers.
+static void apply(math::FloorOp, Rule) {}
+static void apply(math::CeilOp, Rule) {}
+static void apply(math::TruncOp, Rule) {}
+static void apply(math::RoundEvenOp, Rule) {}
+
 // dx = dy / (2 y); doubling is exact.
 static void apply(math::SqrtOp op, Rule rule) {
   rule.add(op.getOperand(), [&] {
@@ -172,11 +258,14 @@ void te::registerTEGradients(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, arith::ArithDialect *) {
     attach<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::DivFOp,
            arith::NegFOp, arith::MaximumFOp, arith::MinimumFOp, arith::SelectOp,
-           arith::TruncFOp, arith::ExtFOp>(context);
+           arith::TruncFOp, arith::ExtFOp, arith::RemFOp>(context);
   });
   registry.addExtension(+[](MLIRContext *context, math::MathDialect *) {
     attach<math::AbsFOp, math::ExpOp, math::LogOp, math::Log1pOp, math::SinOp,
-           math::CosOp, math::TanhOp, math::SqrtOp>(context);
+           math::CosOp, math::TanhOp, math::SqrtOp, math::Exp2Op, math::Log2Op,
+           math::ErfOp, math::ErfcOp, math::PowFOp, math::RsqrtOp,
+           math::FloorOp, math::CeilOp, math::TruncOp, math::RoundEvenOp>(
+        context);
   });
   registerMovementGradients(registry);
 }

@@ -12,7 +12,10 @@ static constexpr llvm::StringLiteral ops[] = {
     "arith.maximumf", "arith.minimumf", "arith.negf",   "arith.cmpf",
     "arith.select",   "arith.extf",     "arith.truncf", "math.absf",
     "math.exp",       "math.log",       "math.log1p",   "math.sin",
-    "math.cos",       "math.tanh",      "math.sqrt",
+    "math.cos",       "math.tanh",      "math.sqrt",    "arith.remf",
+    "math.exp2",      "math.log2",      "math.powf",    "math.erf",
+    "math.erfc",      "math.rsqrt",     "math.floor",   "math.ceil",
+    "math.trunc",     "math.roundeven",
 };
 
 llvm::ArrayRef<llvm::StringLiteral> mlir::tert::getElementwiseOps() {
@@ -25,9 +28,13 @@ bool mlir::tert::isElementwiseOp(llvm::StringRef name) {
 
 unsigned mlir::tert::getCodeSize(llvm::StringRef name) {
   return llvm::StringSwitch<unsigned>(name)
-      .Cases({"math.sin", "math.cos"}, 32)
-      .Cases({"math.tanh", "math.log1p", "te.dropout", "tert.dropout"}, 16)
-      .Cases({"math.exp", "math.log"}, 8)
+      .Cases({"math.sin", "math.cos", "math.powf", "math.erfc", "arith.remf"},
+             32)
+      .Cases(
+          {"math.tanh", "math.log1p", "math.erf", "te.dropout", "tert.dropout"},
+          16)
+      .Cases({"math.exp", "math.log", "math.exp2", "math.log2", "math.rsqrt"},
+             8)
       .Cases({"math.sqrt", "arith.divf"}, 4)
       .Default(1);
 }

@@ -150,6 +150,51 @@ check(
     lambda v, minus: {"y": np.sqrt(v["a"])},
     slack=lambda v, d: {"a": 2 * np.abs(d["y"] / (2 * np.sqrt(v["a"])))},
 )
+# dy * (y * ln(2)), dy / (x * ln(2)), and dy * (-1/2 (y / x)): the function within 4u or 2u, and the other roundings.
+for op, of, slope, roundings in (
+    ("exp2", np.exp2, lambda x: np.exp2(x) * np.log(2), 8),
+    ("log2", np.log2, lambda x: 1 / (x * np.log(2)), 4),
+    ("rsqrt", lambda x: 1 / np.sqrt(x), lambda x: x**-1.5 / 2, 5),
+):
+    check(
+        op,
+        f"  %y = math.{op} %a : {T}",
+        {"a": a if op == "exp2" else np.abs(b)},
+        {"y": T},
+        lambda v, minus, of=of: {"y": of(v["a"])},
+        slack=lambda v, d, slope=slope, roundings=roundings: {"a": roundings * np.abs(d["y"]) * slope(v["a"])},
+    )
+# dy * (exp(-x x) * c): the square, exp within 4u, and three more roundings.
+for op in ("erf", "erfc"):
+    check(
+        op,
+        f"  %y = math.{op} %a : {T}",
+        {"a": a},
+        {"y": T},
+        lambda v, minus, of=np.vectorize(getattr(math, op)): {"y": of(v["a"])},
+        slack=lambda v, d: {"a": (8 + v["a"] ** 2) * np.abs(d["y"]) * 2 / np.sqrt(np.pi) * np.exp(-(v["a"] ** 2))},
+    )
+# dy * (b a^(b-1)) and dy * (a^b log(a)): the exponent, pow within 1u, log within 2u, and products.
+check(
+    "powf",
+    f"  %y = math.powf %a, %b : {T}",
+    {"a": np.abs(b), "b": a},
+    {"y": T},
+    lambda v, minus: {"y": v["a"] ** v["b"]},
+    slack=lambda v, d: {
+        "a": np.abs(d["y"] * v["b"] * v["a"] ** (v["b"] - 1)) * (4 + np.abs((v["b"] - 1) * np.log(v["a"]))),
+        "b": 6 * np.abs(d["y"] * v["a"] ** v["b"] * np.log(v["a"])),
+    },
+)
+# dy and -dy trunc(a / b), in the middle between multiples.
+check(
+    "remf",
+    f"  %y = arith.remf %a, %b : {T}",
+    {"a": ((np.floor(4 * a) + 0.5) * b).astype(np.float32), "b": b},
+    {"y": T},
+    lambda v, minus: {"y": np.fmod(v["a"], v["b"])},
+    slack=lambda v, d: {"a": 0 * v["a"], "b": np.abs(d["y"] * v["a"] / v["b"])},
+)
 
 # Copies of dy, 0 or -dy.
 CHOICE = f"""  %holds = arith.cmpf ogt, %a, %b : {T}
@@ -158,9 +203,13 @@ for title, body, forward in (
     ("absf", f"  %y = math.absf %b : {T}", lambda v, minus: {"y": np.abs(v["b"])}),
     ("maximumf", f"  %y = arith.maximumf %a, %b : {T}", lambda v, minus: {"y": np.maximum(v["a"], v["b"])}),
     ("minimumf", f"  %y = arith.minimumf %a, %b : {T}", lambda v, minus: {"y": np.minimum(v["a"], v["b"])}),
+    ("floor", f"  %y = math.floor %a : {T}", lambda v, minus: {"y": np.floor(v["a"])}),
+    ("ceil", f"  %y = math.ceil %a : {T}", lambda v, minus: {"y": np.ceil(v["a"])}),
+    ("trunc", f"  %y = math.trunc %a : {T}", lambda v, minus: {"y": np.trunc(v["a"])}),
+    ("roundeven", f"  %y = math.roundeven %a : {T}", lambda v, minus: {"y": np.rint(v["a"])}),
     ("select", CHOICE, lambda v, minus: {"y": np.where(v["a"] > v["b"], v["a"], v["c"])}),
 ):
-    given = {"a": a, "b": b, "c": c}
+    given = {"a": np.floor(a) + np.float32(0.25) if " math." in body and "absf" not in body else a, "b": b, "c": c}
     zero = lambda v, d: dict.fromkeys(v, np.zeros((5, 7)))
     check(title, body, {name: given[name] for name in given if f"%{name}" in body}, {"y": T}, forward, slack=zero)
 

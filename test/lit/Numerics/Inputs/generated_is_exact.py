@@ -30,7 +30,7 @@ arguments = options.parse_args()
 
 SHAPES = [(1,), (3, 5), (16, 64), (4099,), (33, 129), (2, 8, 24)]
 WIDTHS = {"f32": np.uint32, "bf16": np.uint16, "f16": np.uint16}
-BINARY = ("addf", "subf", "mulf", "divf", "maximumf", "minimumf")
+BINARY = ("addf", "subf", "mulf", "divf", "maximumf", "minimumf", "remf")
 UNARY = (
     "arith.negf",
     "math.absf",
@@ -41,6 +41,15 @@ UNARY = (
     "math.cos",
     "math.tanh",
     "math.sqrt",
+    "math.rsqrt",
+    "math.exp2",
+    "math.log2",
+    "math.erf",
+    "math.erfc",
+    "math.floor",
+    "math.ceil",
+    "math.trunc",
+    "math.roundeven",
 )
 
 #: What each predicate of arith.cmpf says of two numbers that may be NaN.
@@ -105,7 +114,9 @@ def region(rng, number):
         a, b = rng.choice(list(values), 2)
         dtype = values[a]
         kind = rng.integers(5)
-        if kind == 0:
+        if kind == 0 and rng.random() < 0.1:
+            emit(f"math.powf %{a}, %{cast(b, dtype)} : {type_of(dtype)}", dtype)
+        elif kind == 0:
             emit(f"{rng.choice(UNARY)} %{a} : {type_of(dtype)}", dtype)
         elif kind == 1:
             cast(a, rng.choice(list(WIDTHS)))
@@ -174,6 +185,12 @@ def single_ops():
         "arith.negf": lambda a, b: -a,
         "math.absf": lambda a, b: np.abs(a),
         "math.sqrt": lambda a, b: np.sqrt(a),
+        "math.rsqrt": lambda a, b: np.float32(1) / np.sqrt(a),
+        "arith.remf": np.fmod,
+        "math.floor": lambda a, b: np.floor(a),
+        "math.ceil": lambda a, b: np.ceil(a),
+        "math.trunc": lambda a, b: np.trunc(a),
+        "math.roundeven": lambda a, b: np.rint(a),
     }
     count, rng = 20011, np.random.default_rng(arguments.seed)
     for dtype in WIDTHS:

@@ -6,8 +6,8 @@
 func.func @f(%x: tensor<4xf32>, %k: tensor<4xf32>) -> tensor<4xf32> {
   // expected-error @below {{'math.atan' has no derivative}}
   %s = math.atan %x : tensor<4xf32>
-  // expected-error @below {{'arith.remf' has no derivative}}
-  %m = arith.remf %s, %k : tensor<4xf32>
+  // expected-error @below {{'math.copysign' has no derivative}}
+  %m = math.copysign %s, %k : tensor<4xf32>
   %unrelated = math.atan %k : tensor<4xf32>
   %y = arith.addf %m, %unrelated : tensor<4xf32>
   %unused = math.atan %x : tensor<4xf32>

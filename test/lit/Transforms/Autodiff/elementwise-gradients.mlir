@@ -266,6 +266,66 @@ func.func @f(%a: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
+// y = erf(a): da = dy (e^(-a a) 2 / sqrt(pi)).
+// CHECK-LABEL: func.func @f(
+// CHECK-SAME:    %[[A:[^ ]*]]: tensor<4xf32>, %[[DY:[^ ]*]]: tensor<4xf32>
+// CHECK:         %[[Y:.*]] = math.erf %[[A]]
+// CHECK:         %[[A2:.*]] = arith.mulf %[[A]], %[[A]]
+// CHECK-NEXT:    %[[N:.*]] = arith.negf %[[A2]]
+// CHECK-NEXT:    %[[BELL:.*]] = math.exp %[[N]]
+// CHECK-NEXT:    %[[C:.*]] = arith.constant dense<1.12837923>
+// CHECK-NEXT:    %[[SLOPE:.*]] = arith.mulf %[[BELL]], %[[C]]
+// CHECK-NEXT:    %[[DA:.*]] = arith.mulf %[[DY]], %[[SLOPE]]
+// CHECK-NEXT:    return %[[Y]], %[[DA]]
+func.func @f(%a: tensor<4xf32>) -> tensor<4xf32> {
+  %y = math.erf %a : tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+
+// -----
+
+// y = a^b: da = dy (b a^(b - 1)), and 0 where b is; db = dy (y log(a)), and 0
+// where a is and b is not negative.
+// CHECK-LABEL: func.func @f(
+// CHECK-SAME:    %[[A:[^ ]*]]: tensor<4xf32>, %[[B:[^ ]*]]: tensor<4xf32>, %[[DY:[^ ]*]]: tensor<4xf32>
+// CHECK:         %[[Y:.*]] = math.powf %[[A]], %[[B]]
+// CHECK-NEXT:    %[[Y_R:.*]] = te.residual %[[Y]] "powf0.out"
+// CHECK:         %[[LESS:.*]] = arith.subf %[[B]], %{{.*}}
+// CHECK:         %[[P:.*]] = math.powf %[[A]], %[[LESS]]
+// CHECK-NEXT:    %[[SLOPE:.*]] = arith.mulf %[[B]], %[[P]]
+// CHECK-NEXT:    %[[DA0:.*]] = arith.mulf %[[DY]], %[[SLOPE]]
+// CHECK:         arith.cmpf oeq, %[[B]]
+// CHECK-NEXT:    %[[DA:.*]] = arith.select %{{.*}}, %{{.*}}, %[[DA0]]
+// CHECK:         %[[LOG:.*]] = math.log %[[A]]
+// CHECK-NEXT:    %[[SLOPE:.*]] = arith.mulf %[[Y_R]], %[[LOG]]
+// CHECK-NEXT:    %[[DB0:.*]] = arith.mulf %[[DY]], %[[SLOPE]]
+// CHECK:         arith.cmpf oge, %[[B]]
+// CHECK-NEXT:    %[[AT:.*]] = arith.select %{{.*}}, %{{.*}}, %[[DB0]]
+// CHECK:         arith.cmpf oeq, %[[A]]
+// CHECK-NEXT:    %[[DB:.*]] = arith.select %{{.*}}, %[[AT]], %[[DB0]]
+// CHECK-NEXT:    return %[[Y]], %[[DA]], %[[DB]]
+func.func @f(%a: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<4xf32> {
+  %y = math.powf %a, %b : tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+
+// -----
+
+// Whole numbers have no gradient.
+// CHECK-LABEL: func.func @f(
+// CHECK:         %[[Y:.*]] = math.floor
+// CHECK-NEXT:    %[[NONE:.*]] = arith.constant dense<0.000000e+00> : tensor<4xf32>
+// CHECK-NEXT:    return %[[Y]], %[[NONE]] :
+func.func @f(%a: tensor<4xf32>) -> tensor<4xf32> {
+  %c = math.ceil %a : tensor<4xf32>
+  %t = math.trunc %c : tensor<4xf32>
+  %r = math.roundeven %t : tensor<4xf32>
+  %y = math.floor %r : tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+
+// -----
+
 // A value that is only compared has no gradient.
 // CHECK-LABEL: func.func @f(
 // CHECK-SAME:    %[[A:[^ ]*]]: tensor<4xf32>, %[[B:[^ ]*]]: tensor<4xf32>, %[[DY:[^ ]*]]: tensor<4xf32>
