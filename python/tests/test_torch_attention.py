@@ -422,3 +422,31 @@ def test_keys_and_values_that_are_repeated(name):
     compiled(x)
     (line,) = [str(op) for op in compiled.te.graphs[0].region.function.ops if "te.attention" in str(op)]
     assert f"kv_heads = {count} " in line
+
+
+class Adapted(nn.Module):
+    """LitGPT's LoRA of a fused layer: two of queries, keys and values, by a grouped convolution, at the places of `at`."""
+
+    def __init__(self):
+        super().__init__()
+        self.qkv, self.out = nn.Linear(64, 128, bias=False), nn.Linear(64, 64)
+        self.a, self.b = nn.Parameter(torch.randn(8, 64) / 8), nn.Parameter(torch.randn(96, 4) / 2)
+        self.qkv.weight.requires_grad = False
+        self.register_buffer("at", torch.cat([torch.arange(64), torch.arange(96, 128)]))
+
+    def forward(self, x):
+        after_a = F.linear(x, self.a)
+        (qa, va), (qb, vb) = after_a.mT.chunk(2, 1), self.b.split([64, 32])
+        lora = torch.cat([F.conv1d(qa, qb[..., None]), F.conv1d(va, vb[..., None])], 1).mT
+        zeros = x.new_zeros(*x.shape[:-1], 128)
+        qkv = self.qkv(x) + zeros.index_copy_(-1, self.at, lora) * 2
+        q, k, v = qkv.split([64, 32, 32], -1)
+        q, k, v = (t.view(2, 16, -1, 16).transpose(1, 2) for t in (q, k, v))
+        q, k = (torch.cat([t[..., :8].sin(), t[..., 8:]], -1) for t in (q, k))
+        y = F.scaled_dot_product_attention(q, twice(k), twice(v), is_causal=True)
+        return self.out(y.transpose(1, 2).reshape(x.shape))
+
+
+def test_lora_of_queries_and_values():
+    model, x = Adapted(), torch.randn(2, 16, 64)
+    assert not compare(model, x, strict=True)

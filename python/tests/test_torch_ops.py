@@ -269,6 +269,29 @@ OPS = [
         ),
         at=lambda: torch.tensor([3, 1, 1]),
     ),
+    op(
+        "convolutions-of-one-place",
+        lambda m, x: (
+            F.conv1d(x.mT, m.w, groups=2).mT
+            + F.conv1d(x.mT, m.w[:, :, None, 0], m.b, groups=2).mT
+            + F.conv2d(x[..., None].transpose(1, 2), m.v[..., None], groups=4)[..., 0].mT
+        ),
+        w=weight(24, WIDTH // 2, 1),
+        v=weight(24, WIDTH // 4, 1),
+        b=weight(24),
+    ),
+    op(
+        "patches-of-groups", lambda m, x: F.conv1d(x, m.w, m.b, 4, groups=2), w=weight(6, SEQUENCE // 2, 4), b=weight(6)
+    ),
+    op(
+        "copied-at-indices",
+        lambda m, x: (
+            x.new_zeros(BATCH, SEQUENCE, 2 * WIDTH).index_copy_(-1, m.at[:WIDTH], x).square()
+            + torch.cat([x, x], -1).index_copy(1, m.at[:3] % SEQUENCE, torch.cat([x, 2 * x], -1)[:, :3])
+            + torch.cat([x, x], -1).index_copy(0, m.at[:1] % BATCH, torch.cat([x, x.exp()], -1)[1:])
+        ),
+        at=lambda: torch.arange(2 * WIDTH) * 7 % (2 * WIDTH),
+    ),
     op("taken-along", lambda m, x: torch.take_along_dim(x, m.ids.unsqueeze(-1) % SEQUENCE, 1), ids=ids),
     op("windows", lambda m, x: x.unfold(1, 4, 2) * x.unfold(-1, 4, 9).mean()),
     op("scattered-slices", lambda m, x: x.slice_scatter(x[:, :2] * 2, 1, 3, 5) + x.select_scatter(x[:, 0] * 2, 1, -1)),

@@ -25,7 +25,7 @@ _PLAIN = frozenset(
     [
         *("add", "sub", "mul", "div", "addcmul", "neg", "exp", "tanh", "sqrt", "rsqrt", "pow", "square", "sigmoid"),
         *("relu", "relu6", "leaky_relu", "elu", "selu", "celu", "silu", "gelu", "mish", "hardtanh", "hardswish"),
-        *("hardsigmoid", "clamp", "clamp_min", "clamp_max", "masked_fill"),
+        *("hardsigmoid", "clamp", "clamp_min", "clamp_max", "masked_fill", "index_copy"),
     ]
 )
 

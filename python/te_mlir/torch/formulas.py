@@ -330,6 +330,17 @@ def _index_select(x: Tensor, axis: int, index: Tensor) -> Tensor:
     return x[(slice(None),) * axis + (index,)]
 
 
+def _index_copy(x: Tensor, axis: int, index: Tensor, source: Tensor) -> Tensor | None:
+    """Elements of `source`, at the place of each in `index`, and those of x at other places."""
+    if not x.dim() or not x.is_floating_point() or not index.numel() or index.numel() != source.shape[axis % x.dim()]:
+        return AS_IS
+    axis, count = axis % x.dim(), index.numel()
+    numbers = torch.arange(count, device=x.device)
+    place = torch.full((x.shape[axis],), -1, device=x.device).index_copy(0, index.reshape(-1), numbers)
+    copied = (place >= 0).view(-1, *[1] * (x.dim() - axis - 1))
+    return torch.where(copied, _index_select(source, axis, place.clamp_min(0)), x)
+
+
 def _index(x: Tensor, indices: Any) -> Tensor | None:
     """A vector of indices of the last dimension."""
     last = x.is_floating_point() and len(indices) == x.dim() > 1 and all(index is None for index in indices[:-1])
@@ -460,6 +471,7 @@ _NARROW: dict[str, Formula] = {
     "triu": _triangle(torch.triu),
     "index_select": _index_select,
     "index.Tensor": _index,
+    "index_copy": _index_copy,
     "unfold": _unfold,
     "slice_scatter": _slice_scatter,
     "select_scatter": _select_scatter,

@@ -165,13 +165,13 @@ for op, of, slope, roundings in (
         slack=lambda v, d, slope=slope, roundings=roundings: {"a": roundings * np.abs(d["y"]) * slope(v["a"])},
     )
 # dy * (exp(-x x) * c): the square, exp within 4u, and three more roundings.
-for op in ("erf", "erfc"):
+for op, of in (("erf", np.vectorize(math.erf)), ("erfc", np.vectorize(math.erfc))):
     check(
         op,
         f"  %y = math.{op} %a : {T}",
         {"a": a},
         {"y": T},
-        lambda v, minus, of=np.vectorize(getattr(math, op)): {"y": of(v["a"])},
+        lambda v, minus, of=of: {"y": of(v["a"])},
         slack=lambda v, d: {"a": (8 + v["a"] ** 2) * np.abs(d["y"]) * 2 / np.sqrt(np.pi) * np.exp(-(v["a"] ** 2))},
     )
 # dy * (b a^(b-1)) and dy * (a^b log(a)): the exponent, pow within 1u, log within 2u, and products.
