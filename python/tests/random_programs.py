@@ -24,7 +24,7 @@ U, DRAWS, LARGEST = 2.0**-24, 4, 64.0
 
 EVERY = (slice(None),)
 COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
-LOGIC = ("and", "or", "not")
+LOGIC = ("and", "or", "not", "xor")
 
 #: Functions that have one spelling in both frameworks.
 SHARED = {
@@ -34,6 +34,10 @@ SHARED = {
     "over": lambda x, c: c / x,
     "above": lambda x, c: x > c,
     "cube": lambda x: x * x * x,
+    "root": lambda x: x**0.3,
+    "inverse": lambda x: x**-1.75,
+    "two_to": lambda x: 2.0**x,
+    "power": lambda x, y: x**y,
     "slice": lambda x, axis, first, end, step: x[EVERY * axis + (slice(first, end, step),)],
 }
 
@@ -48,7 +52,17 @@ def torch_functions(dtype):
         "rsqrt",
         "sin",
         "cos",
+        "tan",
         "tanh",
+        "sinh",
+        "cosh",
+        "erf",
+        "exp2",
+        "log2",
+        "floor",
+        "round",
+        "detach",
+        "fmod",
         "sigmoid",
         "neg",
         "abs",
@@ -93,6 +107,8 @@ def jax_functions():
     from jax import nn
 
     one = {name: getattr(jnp, name) for name in ["exp", "log", "log1p", "sqrt", "sin", "cos", "tanh"]}
+    one |= {name: getattr(jnp, name) for name in ["tan", "sinh", "cosh", "exp2", "log2", "floor", "round", "fmod"]}
+    one |= {"erf": jax.lax.erf, "detach": jax.lax.stop_gradient}
     renamed = dict(neg="negative", sub="subtract", mul="multiply", div="divide", cat="concatenate", permute="transpose")
     renamed |= dict(lt="less", le="less_equal", gt="greater", ge="greater_equal", eq="equal", ne="not_equal")
     renamed |= {name: f"logical_{name}" for name in LOGIC}
@@ -177,9 +193,28 @@ EXACT = {
     "split",
     "select",
     "square",
+    "floor",
+    "round",
+    "fmod",
+    "detach",
+    "xor",
 }
 #: Operations of one value that are computed with more than one rounding, and may have an error relative to their operand.
-FUNCTIONS = {"sin", "cos", "tanh", "sigmoid", "elu", "silu", "softplus", "gelu", "gelu_tanh"}
+FUNCTIONS = {
+    "sin",
+    "cos",
+    "tan",
+    "sinh",
+    "cosh",
+    "erf",
+    "tanh",
+    "sigmoid",
+    "elu",
+    "silu",
+    "softplus",
+    "gelu",
+    "gelu_tanh",
+}
 #: Operations of several elements of their operand.
 ROWS = {"sum", "cumsum", "mean", "var", "softmax", "log_softmax", "logsumexp", "pick"}
 #: Operations of a list of values.
@@ -398,7 +433,12 @@ class Draw:
         operands = [self.values[n] for n in step.operands]
         if result.is_floating_point() and not (result.isfinite().all() and result.abs().max() <= LARGEST):
             return False
-        if step.name in ("log", "sqrt", "rsqrt", "over", "div"):
+        if step.name == "power":
+            return bool(operands[0].min() > 0.05)
+        if step.name in ("floor", "round", "fmod"):
+            scaled = operands[0] / step.params.get("c", 0.5)
+            return self._apart(scaled, scaled.round(), step)
+        if step.name in ("log", "log2", "root", "inverse", "sqrt", "rsqrt", "over", "div"):
             small = operands[-1].abs() if step.name in ("over", "div") else operands[-1]
             return bool(small.min() > 0.05)
         if step.name == "log1p":
@@ -446,12 +486,16 @@ class Draw:
         number = r.choice([-2.0, -1.0, -0.5, 0.25, 0.5, 1.5, 2.0, 3.0])
         if kind < 0.25:
             names = "neg abs exp log log1p sqrt rsqrt sin cos tanh sigmoid square relu elu silu softplus gelu"
-            names += " gelu_tanh leaky_relu clamp cube"
+            names += (
+                " gelu_tanh leaky_relu clamp cube tan sinh cosh erf exp2 two_to log2 root inverse floor round detach"
+            )
             return self._made(r.choice(names.split()), x)
         if kind < 0.35:
-            return self._made(r.choice(("plus", "from", "times", "over")), x, c=number)
+            return self._made(r.choice(("plus", "from", "times", "over", "fmod")), x, c=number)
         if kind < 0.52:
-            return self._made(r.choice(("add", "sub", "mul", "div", "maximum", "minimum")), x, self._of("float"))
+            return self._made(
+                r.choice(("add", "sub", "mul", "div", "maximum", "minimum", "power")), x, self._of("float")
+            )
         if kind < 0.58:
             if r.random() < 0.2 and (ids := self._of(torch.int64)) is not None:
                 return (
@@ -464,7 +508,7 @@ class Draw:
             )
         truth = self._of(torch.bool)
         if kind < 0.68 and truth is not None:
-            name = r.choice(("and", "or", "not", "number", "where", "where", "where"))
+            name = r.choice(("and", "or", "xor", "not", "number", "where", "where", "where"))
             more = {"not": (), "number": (), "where": (x, self._of("float"))}.get(name, (self._of(torch.bool),))
             return self._made(name, truth, *more)
         if not shape:

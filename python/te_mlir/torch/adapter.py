@@ -444,65 +444,6 @@ def _product(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
     return adapter.op(node, "dot_general", [x, w], dimension_numbers=(contracted, (batches, batches)))
 
 
-def _patches(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node | None:
-    """A convolution of patches that do not overlap: a layer of each group that has the elements of a patch as its inputs."""
-    x, w = adapter.var(given["input"]), adapter.var(given["weight"])
-    kernel, count = w.shape[2:], len(w.shape) - 2
-    one_each = lambda name: [*given[name]] * (count if len(given[name]) == 1 else 1)
-    padding = given["padding"]
-    padded = padding != "valid" if isinstance(padding, str) else any(padding)
-    if (
-        one_each("stride") != list(kernel)
-        or padded
-        or len(x.shape) != len(w.shape)
-        or any(size != 1 for size in one_each("dilation"))
-    ):
-        return adapter.lacking(node, "only convolutions of patches that do not overlap, without padding, are imported")
-    if given["groups"] > _MOST_GROUPS:
-        return adapter.lacking(node, f"only convolutions of at most {_MOST_GROUPS} groups are imported")
-    places = var.shape[2:]
-    # Without elements that belong to no patch.
-    for axis, (number, size) in enumerate(zip(places, kernel), 2):
-        if number * size != x.shape[axis]:
-            part = adapter.part(node, x, axis, 0, number * size)
-            x = adapter.between((*x.shape[:axis], number * size, *x.shape[axis + 1 :]), x.dtype, part)
-    split = [size for pair in zip(places, kernel) for size in pair]
-    x = adapter.between((*x.shape[:2], *split), x.dtype, adapter.op(node, "reshape", [x]))
-    inputs = w.shape[1] * math.prod(kernel)
-    w = adapter.between((w.shape[0], inputs), w.dtype, adapter.op(node, "reshape", [w]))
-    # [batch, places, channels, patch]
-    order = (0, *range(2, 2 + 2 * count, 2), 1, *range(3, 3 + 2 * count, 2))
-    shape = tuple(x.shape[axis] for axis in order)
-    x = adapter.between(shape, x.dtype, adapter.op(node, "transpose", [x], permutation=order))
-    x = adapter.between((*shape[: 1 + count], inputs * given["groups"]), x.dtype, adapter.op(node, "reshape", [x]))
-    made = adapter.between((*shape[: 1 + count], w.shape[0]), var.dtype, _layers(adapter, node, given, x, w))
-    return adapter.op(node, "transpose", [made], permutation=(0, 1 + count, *range(1, 1 + count)))
-
-
-#: The most groups of a convolution, each of which is a GEMM.
-_MOST_GROUPS = 16
-
-
-def _layers(adapter: Adapter, node: Origin, given: Given, x: Var, w: Var) -> Node:
-    """The groups of columns of x, each times its rows of w, beside each other, and the bias of the node."""
-    groups, dtype = given["groups"], node.meta["val"].dtype
-    outputs, inputs = w.shape[0] // groups, w.shape[1]
-    made = Var((*x.shape[:-1], outputs), str(dtype)[6:])
-    if groups == 1:
-        return adapter.gemm(node, made, x, w, 1, given["bias"])
-    parts = []
-    for group in range(groups):
-
-        def of(whole: Var, axis: int, size: int, group: int = group) -> Var:
-            part = adapter.part(node, whole, axis, group * size, (group + 1) * size)
-            return adapter.between((*whole.shape[:axis], size, *whole.shape[axis + 1 :]), whole.dtype, part)
-
-        bias = None if given["bias"] is None else of(adapter.var(given["bias"]), 0, outputs)
-        layer = adapter.gemm(node, made, of(x, len(x.shape) - 1, inputs), of(w, 0, outputs), 1, bias)
-        parts.append(adapter.between(made.shape, made.dtype, layer))
-    return adapter.op(node, "concatenate", parts, dimension=len(x.shape) - 1)
-
-
 def _addmm(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
     bias, x, w = (adapter.var(given[n]) for n in ("self", "mat1", "mat2"))
     if given["beta"] != 1 or given["alpha"] != 1 or len(bias.shape) != 1:
@@ -678,7 +619,7 @@ _EMITTED: dict[str, Make] = {
     "linear": _linear,
     **dict.fromkeys(("mm", "matmul", "bmm"), _product),
     "addmm": _addmm,
-    **dict.fromkeys(("conv1d", "conv2d", "conv3d"), _patches),
+    **dict.fromkeys(("conv1d", "conv2d", "conv3d"), composites.patches),
     "embedding": _embedding,
     "gather": _gather,
     "rms_norm": _rms_norm,
