@@ -466,6 +466,12 @@ public:
   }
 
   void runOnOperation() override {
+    for (auto nested : getOperation().getOps<ModuleOp>()) {
+      nested.emitError()
+          << "expected a module without modules in it, because groups are "
+             "removed; run 'te-convert-to-tert' on each of them";
+      return signalPassFailure();
+    }
     eraseUnusedFunctions();
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (function.isExternal())

@@ -209,6 +209,17 @@ LogicalResult CastInserter::rewrite(LayerGemm gemm) {
   return success();
 }
 
+/// The layers are those of one rank.
+static LogicalResult checkNotParallel(ArrayRef<Operation *> layers) {
+  LogicalResult result = success();
+  for (Operation *op : layers)
+    if (op->getAttrOfType<ParallelAttr>("parallel"))
+      result = op->emitError()
+               << "expected parallel layers to be replaced before "
+                  "'te-insert-casts'; run 'te-insert-collectives' first";
+  return result;
+}
+
 LogicalResult CastInserter::run() {
   if (function.isExternal())
     return success();
@@ -223,6 +234,8 @@ LogicalResult CastInserter::run() {
   });
   // Those of the forward first.
   layers.append(backward);
+  if (failed(checkNotParallel(layers)))
+    return failure();
   padding.emplace(layers);
   LogicalResult result = success();
   for (Operation *op : layers)
