@@ -1,5 +1,6 @@
-"""Threads that compile, run and free steps of one context beside each other."""
+"""Threads that compile, run and free steps of one context beside each other, and a child of fork that goes on with them."""
 
+import os
 import threading
 import time
 
@@ -109,3 +110,34 @@ def test_errors_are_those_of_the_thread():
                 call_often(step, number)
 
     in_threads(body)
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("recorded", [False, True])
+def test_a_child_of_fork_goes_on(recorded):
+    # Large enough for the reference backend to start threads.
+    size = 256
+    text = TEXT.replace("8x16x", f"{size}x{size}x").replace("16x16x", f"{size}x{size}x")
+    step = te_mlir.compile(text, "step", cuda_graph=recorded, context=te_mlir.Context("reference"))
+    draw = np.random.default_rng(0)
+    w = draw.standard_normal((size, size), np.float32)
+    inputs = [draw.standard_normal((size, size), np.float32) for _ in range(3)]
+
+    def run():
+        return b"".join(np.asarray(step(x=x, w=w)["y"]).tobytes() for x in inputs)
+
+    expected = run()
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            with open(writing, "wb") as pipe:
+                pipe.write(run())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    beside = run()
+    with open(reading, "rb") as pipe:
+        assert pipe.read() == expected
+    assert os.waitpid(child, 0) == (child, 0)
+    assert beside == run() == expected

@@ -44,7 +44,8 @@ TE_RT_API te_rt_status te_rt_context_create_on_device(const char *backend,
                                                       int32_t device,
                                                       te_rt_context **context);
 /// With groups of more than one rank bound, this closes them and may wait for
-/// the other ranks to do the same.
+/// the other ranks to do the same. In a child of fork, nothing that the parent
+/// made on a GPU is destroyed.
 TE_RT_API void te_rt_context_destroy(te_rt_context *context);
 
 /// "reference" or "cuda". Lives as long as the context.

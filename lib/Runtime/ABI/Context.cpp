@@ -196,7 +196,11 @@ te_rt_status te_rt_context_create_on_device(const char *backend, int32_t device,
                        });
 }
 
-void te_rt_context_destroy(te_rt_context *context) { delete context; }
+void te_rt_context_destroy(te_rt_context *context) {
+  // What is on another process's device stays there.
+  if (context && context->backend->isUsable())
+    delete context;
+}
 
 const char *te_rt_context_backend(const te_rt_context *context) {
   return context ? context->backend->name() : "";

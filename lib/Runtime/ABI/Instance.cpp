@@ -314,7 +314,8 @@ te_rt_status te_rt_instance_set_arena(te_rt_instance *instance, void *arena,
 }
 
 void te_rt_instance_destroy(te_rt_instance *instance) {
-  if (!instance)
+  // What is on another process's device stays there.
+  if (!instance || !instance->context->backend->isUsable())
     return;
   const std::lock_guard lock(instance->context->calls);
   instance->context->instances.erase(instance);

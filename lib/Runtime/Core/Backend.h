@@ -67,6 +67,10 @@ public:
   /// Graph::launch; every other function here does it itself.
   virtual Status enterThread() { return Status::ok(); }
 
+  /// Whether this process may use the device, if only to release what is on it.
+  /// A child of fork may not use that of its parent.
+  virtual bool isUsable() const { return true; }
+
   virtual Status alloc(int64_t bytes, void **pointer) = 0;
   virtual Status free(void *pointer) = 0;
   virtual Status copyToDevice(void *to, const void *from, int64_t bytes) = 0;

@@ -21,6 +21,7 @@
 #include "Kernels/EmbeddedKernels.h"
 
 #include <algorithm>
+#include <unistd.h>
 #include <unordered_set>
 
 namespace te::rt::cuda {
@@ -100,6 +101,7 @@ public:
   const char *name() const override { return "cuda"; }
   std::string description() const override;
   Status enterThread() override;
+  bool isUsable() const override { return device.process == getpid(); }
 
   Status alloc(int64_t bytes, void **pointer) override;
   Status free(void *pointer) override;
@@ -136,6 +138,7 @@ public:
 #include "TEDialect/Runtime/te_runtime_kernels.inc"
 
 private:
+  Status checkProcess() const;
   Status waitForDefaultStream();
   /// Called before a call in which the driver itself waits for the default
   /// stream.
@@ -293,6 +296,7 @@ Status CudaBackend::createCublasLt() {
 }
 
 Status CudaBackend::initialize(const LibraryPaths &paths, int32_t ordinal) {
+  device.process = getpid();
   TE_RT_RETURN_IF_FAILED(loadLibraries(paths));
   TE_RT_RETURN_IF_FAILED(findDevice(ordinal));
   TE_RT_RETURN_IF_FAILED(queryDevice());
@@ -342,7 +346,19 @@ std::string CudaBackend::description() const {
                      100);
 }
 
+Status CudaBackend::checkProcess() const {
+  if (isUsable())
+    return Status::ok();
+  return {TE_RT_INVALID_ARGUMENT,
+          "expected process " + std::to_string(device.process) +
+              ", which created the cuda context, but got process " +
+              std::to_string(getpid()) +
+              ", which was forked from it; create the context after the fork, "
+              "or start processes without fork"};
+}
+
 Status CudaBackend::enterThread() {
+  TE_RT_RETURN_IF_FAILED(checkProcess());
   return device.check(driver.cuCtxSetCurrent(device.context),
                       "cuCtxSetCurrent");
 }
@@ -511,6 +527,7 @@ Status CudaBackend::timerElapsed(float *milliseconds) {
 // The capture mode is thread-local: what other threads of the program do
 // meanwhile, for example allocate, does not end the capture.
 Status CudaBackend::checkStream(void *stream) {
+  TE_RT_RETURN_IF_FAILED(checkProcess());
   CUdevice of = device.device;
   TE_RT_RETURN_IF_FAILED(
       device.check(driver.cuStreamGetDevice(static_cast<CUstream>(stream), &of),

@@ -15,6 +15,7 @@
 #include <cuda.h>
 
 #include <string>
+#include <sys/types.h>
 #include <unordered_map>
 #include <vector>
 
@@ -47,6 +48,8 @@ public:
   int computeMajor = 0, computeMinor = 0;
   int multiprocessors = 0;
   int l2Bytes = 0;
+  /// The process that may use it: CUDA does not survive a fork.
+  pid_t process = 0;
   /// Mutable, because planning may load generated code.
   mutable std::vector<CUmodule> modules;
 
