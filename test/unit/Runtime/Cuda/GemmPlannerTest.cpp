@@ -352,6 +352,63 @@ TEST_F(GemmPlanner, IgnoresDamagedCacheFiles) {
   }
 }
 
+/// The file of a tuned algorithm with another field (2: bytes of scratch
+/// memory, 3: the algorithm), and the sum that fits.
+std::string forged(const std::string &intact, int field,
+                   const std::string &value) {
+  const size_t record = intact.find('\n') + 1;
+  std::istringstream fields(intact.substr(record, intact.rfind('\t') - record));
+  std::string body, text;
+  for (int i = 0; std::getline(fields, text, '\t'); ++i)
+    body += (i == 0 ? "" : "\t") + (i == field ? value : text);
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const unsigned char c : body)
+    hash = (hash ^ c) * 0x100000001b3u;
+  char sum[17];
+  std::snprintf(sum, sizeof(sum), "%016llx",
+                static_cast<unsigned long long>(hash));
+  return intact.substr(0, record) + body + '\t' + sum + '\n';
+}
+
+// What a file says about scratch memory is not believed, and an algorithm that
+// wants too much of it is tuned again.
+TEST_F(GemmPlanner, ForgedScratchMemoryIsNotAllocated) {
+  book().machine.algorithms = 2;
+  book().machine.algorithmTimes = {{1, 0.5f}};
+  ASSERT_NE(plan(largeTensor), nullptr);
+  const std::filesystem::path file = cacheFile();
+  std::stringstream stream;
+  stream << std::ifstream(file).rdbuf();
+  const std::string intact = stream.str();
+  ASSERT_EQ(forged(intact, 2, "1024"), intact);
+  const size_t algorithm = intact.find("\t1024\t") + 6;
+  const std::string hex =
+      intact.substr(algorithm, intact.rfind('\t') - algorithm);
+  const struct {
+    int field;
+    std::string value;
+    bool isTaken;
+  } cases[] = {
+      {2, "9223372036854775807", true},
+      {2, "-9223372036854775808", true},
+      {2, "0", true},
+      {2, "9223372036854775808", false},
+      {2, "many", false},
+      // The library says that this one needs two terabytes.
+      {3, "ffffff7f" + hex.substr(8), false},
+  };
+  for (const auto &each : cases) {
+    std::ofstream(file, std::ios::trunc)
+        << forged(intact, each.field, each.value);
+    restart();
+    const auto product = plan(largeTensor);
+    ASSERT_NE(product, nullptr);
+    EXPECT_EQ(product->workspaceBytes(), 1024) << each.value;
+    EXPECT_EQ(book().count("cublasLtMatmul"), each.isTaken ? 0 : 12)
+        << each.value;
+  }
+}
+
 TEST_F(GemmPlanner, WorksWithoutACacheFolder) {
   book().machine.algorithms = 2;
   // A file has the path of the folder.
