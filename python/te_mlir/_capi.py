@@ -69,7 +69,7 @@ class Module(ctypes.Structure):
         ("origins", c_char_p),
         ("kernels", c_void_p),
         ("num_kernels", c_int32),
-        ("reserved", c_int32),
+        ("flags", c_uint32),
     ]
 
 

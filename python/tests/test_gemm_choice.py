@@ -8,6 +8,7 @@ import sys
 import pytest
 
 import te_mlir
+import te_mlir.build
 from te_mlir import _capi
 
 LINEAR = """
@@ -21,8 +22,8 @@ module attributes {te.recipe = #te.recipe<high_precision>} {
 """
 
 
-def gemms(fastest, choice):
-    """The GEMMs of a process in which the algorithm number `fastest` is the fastest; `choice` are arguments."""
+def gemms(fastest, choice=None, options=""):
+    """The GEMMs of a process in which the algorithm number `fastest` is the fastest; `choice` and `options` are arguments."""
     folder = pathlib.Path(os.environ.get("TE_MLIR_LIBRARY_PATH", pathlib.Path(_capi.__file__).parent))
     fakes = folder.parent / "test/unit/Runtime/Cuda/fake"
     if not (fakes / "libcuda.so.1").exists():
@@ -30,8 +31,8 @@ def gemms(fastest, choice):
     program = f"""
 import te_mlir
 context = te_mlir.Context("cuda")
-context.set_gemm_choice({choice})
-print([tuple(g) for g in te_mlir.compile({LINEAR!r}, "linear", context=context).gemms])
+{f"context.set_gemm_choice({choice})" if choice else ""}
+print([tuple(g) for g in te_mlir.compile({LINEAR!r}, "linear", context=context, {options}).gemms])
 """
     run = subprocess.run(
         [sys.executable, "-c", program],
@@ -56,6 +57,30 @@ def test_processes_with_one_file_choose_alike(tmp_path):
     other = repr(str(tmp_path / "other.txt"))
     assert gemms(1, f"'tuned', {other}") != trainer
     assert gemms(1, "'first'") == gemms(2, "'first'") != trainer.replace("measured", "first")
+
+
+def test_deterministic_programs_are_not_chosen_by_time(tmp_path):
+    option = "deterministic=True"
+    assert gemms(1, None, option) == gemms(2, None, option) == gemms(1, "'first'")
+    assert gemms(1) != gemms(2)  # each measured its own
+    file = repr(str(tmp_path / "tuned.txt"))
+    tuned = gemms(2, f"'tuned', {file}")
+    assert gemms(1, f"'file', {file}", option) == tuned.replace("measured", "file")
+    assert "compiled with 'deterministic', but it is 'tuned', which measures times" in gemms(
+        1, f"'tuned', {file}", option
+    )
+
+
+def test_deterministic_programs_have_one_order_of_sums(reference):
+    m = te_mlir.build.Module(recipe=te_mlir.HighPrecision())
+    with m.function("attends") as f:
+        q, k, v = (f.argument(name, (64, 64)) for name in "qkv")
+        f.result("y", f.attention(q, k, v, heads=2, kv_heads=2, sequence=64, deterministic=False))
+    options = {"vjp": True, "target": "sm_90", "deterministic": True}
+    with pytest.raises(te_mlir.CompileError, match="leave out 'deterministic = false' of te.attention"):
+        te_mlir.report(m, "attends", "determinism", **options)
+    # The CPU adds in one order.
+    assert te_mlir.compile(m, "attends", vjp=True, context=reference, deterministic=True).arguments
 
 
 def test_a_file_that_is_missing_is_named(tmp_path):

@@ -46,6 +46,8 @@ Compile:
       target=MACHINE          sm_90 (default), sm_100, reference
       emulate                 GEMMs of MXFP8 and NVFP4 in bf16
       strict                  a fall-back to higher precision is an error
+      deterministic           launches that may have other bits in another
+                              process are errors; no algorithm is chosen by time
       vjp=FUNCTION            differentiate FUNCTION: takes 'grad.<result>',
                               returns 'grad.<argument>'
       main-grad, cache-weights, capture       for micro-batches: add gradients in

@@ -295,7 +295,10 @@ private:
 
 bool planGemms(te_rt_context *context, const te_rt_module &module,
                std::vector<GemmLaunch> &gemms, RunFailure &failure) {
-  return Run(context, RunOptions(), failure).plan(module, gemms);
+  // What is measured here is for the file that the step is run with.
+  te_rt_module tuned = module;
+  tuned.flags &= ~uint32_t{TE_RT_IS_DETERMINISTIC};
+  return Run(context, RunOptions(), failure).plan(tuned, gemms);
 }
 
 bool runSteps(te_rt_context *context, const te_rt_module &module,

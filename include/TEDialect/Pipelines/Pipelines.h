@@ -126,6 +126,11 @@ struct TrainingPipelineOptions
       *this, "strict",
       llvm::cl::desc("make every fall-back to higher precision an error"),
       llvm::cl::init(false)};
+  Option<bool> deterministic{
+      *this, "deterministic",
+      llvm::cl::desc("refuse launches that may have other bits in another "
+                     "process, and choose no algorithm by time"),
+      llvm::cl::init(false)};
   Option<bool> fuse{*this, "fuse",
                     llvm::cl::desc("run the fuse phase (changes no bit)"),
                     llvm::cl::init(true)};

@@ -157,9 +157,11 @@ typedef struct te_rt_gemm_options {
 } te_rt_gemm_options;
 
 /// Sets how instances that are created from now on choose algorithms; at the
-/// beginning this is TUNED with the file in the cache folder. GEMMs of fewer
-/// than 2^27 multiplications always take the library's first suggestion. The
-/// reference backend has nothing to choose, and accepts every choice.
+/// beginning this is TUNED with the file in the cache folder. Modules with
+/// TE_RT_IS_DETERMINISTIC take FIRST where nothing was set, and are refused
+/// where TUNED was. GEMMs of fewer than 2^27 multiplications always take the
+/// library's first suggestion. The reference backend has nothing to choose, and
+/// accepts every choice.
 TE_RT_API te_rt_status te_rt_context_set_gemm_options(
     te_rt_context *context, const te_rt_gemm_options *options);
 

@@ -118,6 +118,13 @@ typedef struct te_rt_kernel_use {
   uint64_t hash;
 } te_rt_kernel_use;
 
+/// Bits of te_rt_module.flags.
+typedef enum te_rt_module_flag {
+  /// Compiled with `deterministic`: no algorithm of a GEMM may be chosen by
+  /// time (te_rt_gemm_choice).
+  TE_RT_IS_DETERMINISTIC = 1
+} te_rt_module_flag;
+
 #define TE_RT_MODULE_MAGIC 0x4d524554u /* "TERM" */
 
 /// What a compiled step hands to te_rt_instance_create.
@@ -141,7 +148,7 @@ typedef struct te_rt_module {
   /// was written by hand: then nothing is checked.
   const te_rt_kernel_use *kernels;
   int32_t num_kernels;
-  int32_t reserved; /* 0 */
+  uint32_t flags; /* te_rt_module_flag */
 } te_rt_module;
 
 /// Whether a step reads or writes what a pointer of its list points at.

@@ -66,9 +66,8 @@ Status checkModule(const te_rt_module &module) {
   if (module.num_arguments < 0)
     return invalid(expected("'num_arguments'", "zero or more",
                             std::to_string(module.num_arguments)));
-  if (module.reserved != 0)
-    return invalid(
-        expected("'reserved'", "0", std::to_string(module.reserved)));
+  if (module.flags & ~uint32_t{TE_RT_IS_DETERMINISTIC})
+    return invalid(expected("'flags'", "0 or 1", std::to_string(module.flags)));
   if (!module.load || !module.step)
     return invalid(std::string("the module's '") +
                    (module.load ? "step" : "load") + "' is null");
@@ -78,6 +77,8 @@ Status checkModule(const te_rt_module &module) {
 /// As te_rt_instance_create says, without the arena.
 Status load(te_rt_instance &instance) {
   Backend &backend = *instance.context->backend;
+  TE_RT_RETURN_IF_FAILED(
+      backend.setDeterministic(instance.module.flags & TE_RT_IS_DETERMINISTIC));
   instance.slots.resize(instance.module.num_plans);
   if (const char *origin = instance.module.origins)
     for (size_t i = 0; i < instance.slots.size(); ++i) {

@@ -99,6 +99,9 @@ public:
   virtual Status setGemmOptions(const te_rt_gemm_options &) {
     return Status::ok();
   }
+  /// Whether the instance that is loaded next may choose nothing by time. Fails
+  /// if the options say to do so.
+  virtual Status setDeterministic(bool) { return Status::ok(); }
   /// The slot that is being planned, for reports.
   int32_t planning = 0;
 

@@ -121,6 +121,9 @@ public:
   Status setGemmOptions(const te_rt_gemm_options &options) override {
     return gemm->setOptions(options);
   }
+  Status setDeterministic(bool is) override {
+    return gemm->setDeterministic(is);
+  }
 
   void *defaultStream() override { return device.stream; }
   Status checkStream(void *stream) override;

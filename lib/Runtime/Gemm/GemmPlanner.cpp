@@ -100,10 +100,26 @@ Status GemmPlanner::setOptions(const te_rt_gemm_options &given) {
     TE_RT_RETURN_IF_FAILED(
         cache.open(given.file, /*mustExist=*/given.choice == TE_RT_GEMM_FILE));
   options = given;
+  hasOptions = true;
   options.file = nullptr; // The cache has its own copy.
   measured.clear();
   spent = {};
   return Status::ok();
+}
+
+Status GemmPlanner::setDeterministic(bool is) {
+  if (is && hasOptions && options.choice == TE_RT_GEMM_TUNED)
+    return {TE_RT_INVALID_ARGUMENT,
+            "expected the choice of the algorithms of GEMMs to be 'first' or "
+            "'file' for a step that was compiled with 'deterministic', but it "
+            "is 'tuned', which measures times"};
+  isDeterministic = is;
+  return Status::ok();
+}
+
+int32_t GemmPlanner::choice() const {
+  return isDeterministic && !hasOptions ? int32_t{TE_RT_GEMM_FIRST}
+                                        : options.choice;
 }
 
 bool GemmPlanner::takeStored(const GemmProblem &problem, Forms &forms,
@@ -178,17 +194,17 @@ Status GemmPlanner::choosePlain(const GemmProblem &problem, GemmExtras extras,
   const bool isLarge =
       static_cast<double>(problem.m) * problem.n * problem.k >= minTunedWork;
   bool isStored = false;
-  if (isLarge && options.choice != TE_RT_GEMM_FIRST) {
+  if (isLarge && choice() != TE_RT_GEMM_FIRST) {
     if (takeStored(problem, forms, &isStored, chosen)) {
       *origin = measured.contains(problem.text()) ? TE_RT_GEMM_ORIGIN_MEASURED
                                                   : TE_RT_GEMM_ORIGIN_FILE;
       return Status::ok();
     }
-    if (options.choice == TE_RT_GEMM_FILE)
+    if (choice() == TE_RT_GEMM_FILE)
       return notStored(problem, isStored);
   }
 
-  const bool tune = isLarge && options.choice == TE_RT_GEMM_TUNED &&
+  const bool tune = isLarge && choice() == TE_RT_GEMM_TUNED &&
                     (options.budget_ms == 0 ||
                      spent < std::chrono::milliseconds(options.budget_ms));
   std::vector<GemmCandidate> candidates;

@@ -63,6 +63,9 @@ public:
   /// As Backend::setGemmOptions.
   Status setOptions(const te_rt_gemm_options &options);
 
+  /// As Backend::setDeterministic.
+  Status setDeterministic(bool is);
+
   /// m, n and k are positive.
   Status plan(const GemmProblem &problem, std::unique_ptr<PlannedGemm> *gemm);
 
@@ -72,6 +75,8 @@ public:
 private:
   using Forms = std::vector<std::unique_ptr<GemmDescriptors>>;
 
+  /// Of the instance that is being loaded.
+  int32_t choice() const;
   Status choosePlain(const GemmProblem &problem, GemmExtras extras,
                      te_rt_gemm_origin *origin, PlannedGemm::Variant *chosen);
   /// Takes what is stored for the problem; false if the library does not accept
@@ -91,6 +96,7 @@ private:
   const CublasLt &library;
   const int32_t &slot;
   te_rt_gemm_options options = {};
+  bool hasOptions = false, isDeterministic = false;
   AlgorithmCache cache;
   /// The problems that were measured here, and how long that took.
   std::set<std::string> measured;

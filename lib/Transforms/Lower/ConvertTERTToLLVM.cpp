@@ -41,8 +41,8 @@ namespace {
 
 class ModuleLowering {
 public:
-  ModuleLowering(func::FuncOp function, bool forDevice)
-      : function(function), generated(function, forDevice),
+  ModuleLowering(func::FuncOp function, bool forDevice, int32_t flags)
+      : function(function), generated(function, forDevice), flags(flags),
         context(function.getContext()), builder(context),
         ptr(LLVM::LLVMPointerType::get(context)), i32(builder.getI32Type()),
         i64(builder.getI64Type()) {}
@@ -83,6 +83,8 @@ private:
 
   func::FuncOp function;
   GeneratedCode generated;
+  /// Of the te_rt_module.
+  int32_t flags;
   MLIRContext *context;
   OpBuilder builder;
   Type ptr, i32, i64;
@@ -355,7 +357,7 @@ void ModuleLowering::emitModule() {
       emitOrigins(),
       kernels,
       constant(builder.getI32IntegerAttr(numKernels)),
-      constant(builder.getI32IntegerAttr(0))};
+      constant(builder.getI32IntegerAttr(flags))};
   Value value = LLVM::PoisonOp::create(builder, loc, type);
   for (auto [index, field] : llvm::enumerate(fields))
     value = LLVM::InsertValueOp::create(builder, loc, value, field, index);
@@ -450,7 +452,8 @@ public:
     if (failed(step))
       return signalPassFailure();
     const bool forDevice = target != "reference";
-    ModuleLowering lowering(*step, forDevice);
+    ModuleLowering lowering(*step, forDevice,
+                            deterministic ? TE_RT_IS_DETERMINISTIC : 0);
     lowering.run();
     numLaunches += lowering.numLaunches();
     numGenerated += lowering.numGenerated();

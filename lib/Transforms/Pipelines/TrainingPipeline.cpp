@@ -182,18 +182,18 @@ void populateSchedule(OpPassManager &manager,
     time.format = options.reportFormat;
     manager.addPass(createReportTimePass(time));
   }
-  if (reports(options, "determinism"))
-    manager.addPass(createReportDeterminismPass({options.reportFormat,
-                                                 /*refuse=*/false,
-                                                 /*quiet=*/false,
-                                                 options.target}));
+  if (reports(options, "determinism") || options.deterministic)
+    manager.addPass(createReportDeterminismPass(
+        {options.reportFormat, options.deterministic,
+         !reports(options, "determinism"), options.target}));
   if (reports(options, "memory"))
     manager.addPass(createReportMemoryPass({options.reportFormat}));
 }
 
 void populateLower(OpPassManager &manager,
                    const TrainingPipelineOptions &options) {
-  manager.addPass(createConvertTERTToLLVMPass({options.target}));
+  manager.addPass(
+      createConvertTERTToLLVMPass({options.target, options.deterministic}));
 }
 
 constexpr PhaseInfo phases[] = {

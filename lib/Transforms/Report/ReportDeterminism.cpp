@@ -75,15 +75,15 @@ static void printText(StringRef function, ArrayRef<Row> rows, raw_ostream &os) {
 static llvm::json::Object toJson(StringRef function, ArrayRef<Row> rows) {
   llvm::json::Array kernels;
   for (const Row &row : rows)
-    kernels.push_back(llvm::json::Object{
-        {"kernel", row.kernel},
-        {"launches", row.launches},
-        {"each_run", row.bits->eachRun},
-        {"each_process", row.bits->eachProcess},
-        {"needs_choice", row.bits->needsChoice},
-        {"bits", row.bits->name},
-        {"names", llvm::json::Array(row.names)},
-        {"why", row.bits->why}});
+    kernels.push_back(
+        llvm::json::Object{{"kernel", row.kernel},
+                           {"launches", row.launches},
+                           {"each_run", row.bits->eachRun},
+                           {"each_process", row.bits->eachProcess},
+                           {"needs_choice", row.bits->needsChoice},
+                           {"bits", row.bits->name},
+                           {"names", llvm::json::Array(row.names)},
+                           {"why", row.bits->why}});
   return llvm::json::Object{{"function", function},
                             {"kernels", std::move(kernels)}};
 }

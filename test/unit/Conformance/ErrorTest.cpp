@@ -29,10 +29,10 @@ TEST_P(Errors, ModuleFields) {
   EXPECT_EQ(create(m), TE_RT_INVALID_ARGUMENT);
   EXPECT_TRUE(lastErrorHas({"'load'", "null"}));
   m = module(0, loadNothing);
-  m.reserved = 1;
+  m.flags = 2;
   EXPECT_EQ(create(m), TE_RT_INVALID_ARGUMENT);
   EXPECT_TRUE(
-      lastErrorHas({"expected the module's 'reserved' to be 0, but got 1"}));
+      lastErrorHas({"expected the module's 'flags' to be 0 or 1, but got 2"}));
   m = module(0, loadNothing);
   m.arena_bytes = INT64_MAX / 2;
   EXPECT_EQ(create(m), TE_RT_OUT_OF_MEMORY);

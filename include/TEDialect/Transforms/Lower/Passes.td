@@ -41,7 +41,9 @@ def ConvertTERTToLLVMPass : Pass<"te-convert-tert-to-llvm", "ModuleOp"> {
   let options = [
     Option<"target", "target", "std::string", "\"reference\"",
            "the machine that generated code is for, beside the CPU: 'reference' "
-           "for none, or a GPU such as 'sm_90'">
+           "for none, or a GPU such as 'sm_90'">,
+    Option<"deterministic", "deterministic", "bool", "false",
+           "let the module ask for algorithms of GEMMs that are not chosen by time">
   ];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
   let statistics = [

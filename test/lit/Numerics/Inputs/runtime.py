@@ -48,7 +48,7 @@ class _Module(ctypes.Structure):
         ("origins", ctypes.c_char_p),
         ("kernels", ctypes.c_void_p),
         ("num_kernels", ctypes.c_int32),
-        ("reserved", ctypes.c_int32),
+        ("flags", ctypes.c_uint32),
     ]
 
 

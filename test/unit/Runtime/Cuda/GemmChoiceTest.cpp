@@ -65,12 +65,17 @@ protected:
     book().calls.clear();
   }
 
-  te_rt_status create(const te_rt_gemm_options &options) {
-    te_rt_instance_destroy(std::exchange(instance, nullptr));
+  te_rt_status create(const te_rt_gemm_options &options, uint32_t flags = 0) {
     const te_rt_status status =
         te_rt_context_set_gemm_options(context, &options);
-    return status ? status
-                  : te_rt_instance_create(context, &kModule, &instance);
+    return status ? status : createAsIs(flags);
+  }
+  /// With the options that the context has.
+  te_rt_status createAsIs(uint32_t flags) {
+    te_rt_instance_destroy(std::exchange(instance, nullptr));
+    te_rt_module module = kModule;
+    module.flags = flags;
+    return te_rt_instance_create(context, &module, &instance);
   }
 
   te_rt_gemm_info info(int32_t slot) {
@@ -201,6 +206,29 @@ TEST_F(GemmChoice, ReportsWhatIsMeasured) {
   EXPECT_EQ(seen, std::vector<std::string>(
                       {"0: m=512 n=512 k=512 a=bf16 b=bf16 out=bf16",
                        "1: m=1024 n=512 k=512 a=bf16 b=bf16 out=bf16"}));
+}
+
+// A module that was compiled with 'deterministic' is never tuned. Other modules
+// in the same context still are.
+TEST_F(GemmChoice, DeterministicModulesAreNotChosenByTime) {
+  ASSERT_OK(createAsIs(TE_RT_IS_DETERMINISTIC));
+  EXPECT_FALSE(isMeasured());
+  EXPECT_EQ(origins(), Origins({first, first, first, small, none}));
+  ASSERT_OK(createAsIs(0));
+  EXPECT_EQ(origins(), Origins({measured, measured, measured, small, none}));
+  ASSERT_OK(createAsIs(TE_RT_IS_DETERMINISTIC));
+  EXPECT_EQ(origins(), Origins({first, first, first, small, none}));
+
+  ASSERT_OK(create(with(TE_RT_GEMM_TUNED)));
+  book().calls.clear();
+  EXPECT_EQ(createAsIs(TE_RT_IS_DETERMINISTIC), TE_RT_INVALID_ARGUMENT);
+  EXPECT_EQ(std::string(te_rt_last_error()),
+            "te_rt_instance_create: expected the choice of the algorithms of "
+            "GEMMs to be 'first' or 'file' for a step that was compiled with "
+            "'deterministic', but it is 'tuned', which measures times");
+  EXPECT_FALSE(isMeasured());
+  ASSERT_OK(create(with(TE_RT_GEMM_FILE), TE_RT_IS_DETERMINISTIC));
+  EXPECT_EQ(origins(), Origins({stored, stored, stored, small, none}));
 }
 
 TEST_F(GemmChoice, RefusesOptionsThatDoNotFit) {
