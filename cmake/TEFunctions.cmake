@@ -125,6 +125,15 @@ function(te_add_unit_test name)
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}")
 endfunction()
 
+# te_skip_test(name reason LABELS areas...): an entry in the place of a test that this build cannot
+# have. ctest lists it as skipped, and scripts/skipped.py prints the reason.
+function(te_skip_test name reason)
+  cmake_parse_arguments(ARG "" "" "LABELS" ${ARGN})
+  message(STATUS "without the test ${name}: ${reason}")
+  add_test(NAME ${name} COMMAND ${CMAKE_COMMAND} -E echo "skipped: ${reason}")
+  set_tests_properties(${name} PROPERTIES SKIP_REGULAR_EXPRESSION "^skipped: " LABELS "${ARG_LABELS}")
+endfunction()
+
 # te_label(label tests...): adds a label to those of the tests that this build has.
 function(te_label label)
   foreach(test IN LISTS ARGN)
