@@ -1,6 +1,8 @@
 """The Trainer of transformers, and accelerate, with models that are compiled in place."""
 
 import copy
+import pathlib
+import runpy
 import warnings
 
 import pytest
@@ -17,6 +19,7 @@ import te_mlir.torch
 from te_mlir.torch.trainer import Callback
 
 STEPS = 50
+EXAMPLE = pathlib.Path(__file__).parents[2] / "examples" / "torch_packed" / "train.py"
 
 
 class Lines(torch.utils.data.Dataset):
@@ -139,6 +142,19 @@ def test_batches_of_any_size_take_few_programs(tmp_path, collator):
     # The first shape, then batches of 2 and of 4 with up to 32 tokens, the first of them as it is; or rows of up to 64 and
     # 128 tokens.
     assert len(backend.graphs) <= (4 if collator is padded else 3) and not backend.exact and not backend.calls.left
+
+
+def test_the_example_of_packed_sentences(capfd):
+    """The losses are those of padded sentences within the bound that the example derives."""
+    options = ["--layers", "1", "--steps", "20", "--longest", "128"]
+    packed, padded, bound, backend = runpy.run_path(str(EXAMPLE))["main"](options)
+    assert len(packed) == len(padded) == 20 and bound < 1e-3
+    assert all(abs(one - two) <= bound for one, two in zip(packed, padded))
+    assert packed[-1] < 0.8 * packed[0]
+    lines = [str(op) for graph in backend.graphs for region in graph.regions for op in region.function.ops]
+    attentions = [line for line in lines if "te.attention" in line]
+    assert attentions and all(" documents " in line for line in attentions)
+    assert "rows: " in capfd.readouterr().out
 
 
 def test_a_resumed_run_has_the_bits_of_one_run(tmp_path, capfd):
