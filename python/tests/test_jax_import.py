@@ -92,6 +92,11 @@ FUNCTIONS = {
     ),
     "halves": lambda x, y: jax.lax.round(jnp.round(x * 8) / 2) * y + jax.lax.round(y * 1e9) * 1e-9 * x,
     "remainders": lambda x, y: jnp.fmod(9 * x, 0.7) + jnp.mod(9 * y, -0.6) + (9 * x) % (2 + y) + (9 * x // 0.3) * y,
+    "any-and-all": lambda x, y: (
+        jnp.where((x > 2).any(-1, keepdims=True), x, 2 * y)
+        + jnp.where((y > -1.2).all(0), x, y * y)
+        + jnp.where((y > 0).any() & ~(x > 0).all(), x, 4.0)
+    ),
     "exclusive": lambda x, y: jnp.where((x > 0) ^ (y > 0), x, 2 * y) + jnp.where((x > y) == (y > 0), x, 3.0),
 }
 

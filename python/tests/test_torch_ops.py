@@ -349,6 +349,15 @@ OPS = [
     op("einsum-of-one", lambda m, x: torch.einsum("bsd->db", x)),
     op("gather-of-columns", lambda m, x: x.gather(2, m.ids.unsqueeze(-1).expand(-1, -1, 5)), ids=ids),
     op("conditions-as-numbers", lambda m, x: x * (x > 0.25).float() + torch.where((x > 0)[:, :1], x, 2 * x)),
+    op("products-with-conditions", lambda m, x: x * (x > 0.25) + (x[:, :1] > 0) * x.exp() * ((x > 0) & (x < 1))),
+    op(
+        "any-and-all",
+        lambda m, x: (
+            torch.where((x > 1.5).any(-1, keepdim=True), x, 2 * x)
+            + torch.where((x > -1.2).all(1), x[:, 0], 3.0)[:, None]
+            + x.masked_fill((x > 0).any() & ~(x > 0).all(), 4.0)
+        ),
+    ),
     op("steps-that-do-not-divide", lambda m, x: x[:, ::3, 1:30:4].square()),
     op("tile", lambda m, x: torch.tile(x, (2, 1)) * 0.5),
     op("equal-results", lambda m, x: (x * 2, torch.where(x > 0, x * 2, x * 2))[1]),

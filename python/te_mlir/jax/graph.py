@@ -7,6 +7,7 @@ sequence]. `Evaluator` computes values of a graph with JAX, such as positions, t
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import threading
@@ -297,6 +298,8 @@ def _node(graph: Graph, equation: Any, inputs: list[Atom], calls: tuple[Any, ...
     views = _as_views(equation, inputs)
     if views is not None:
         return apply(graph, views, inputs[:1], (equation, *calls))
+    if name in ("reduce_or", "reduce_and") and inputs[0].dtype == "bool" and np.prod(inputs[0].shape):
+        return apply(graph, functools.partial(_truths, name, tuple(params["axes"])), inputs, (equation, *calls))
     if name == "clamp":
         return apply(graph, _clamped, inputs, (equation, *calls))
     if name == "mul" and inputs[0] is inputs[1] or name == "integer_pow" and params["y"] == 2:
@@ -312,6 +315,11 @@ def _node(graph: Graph, equation: Any, inputs: list[Atom], calls: tuple[Any, ...
         if isinstance(value, Var):
             value.uses += 1
     return list(node.outputs)
+
+
+def _truths(name: str, axes: tuple[int, ...], x: Any) -> Any:
+    """Whether the largest or smallest truth value is 1."""
+    return (jnp.max if name == "reduce_or" else jnp.min)(x.astype(jnp.float32), axes) > 0
 
 
 def _clamped(low: Any, x: Any, high: Any) -> Any:

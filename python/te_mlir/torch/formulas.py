@@ -117,6 +117,18 @@ def _product(x: Tensor, axis: int, keep: bool = False, *_: Any) -> Tensor | None
     return made.unsqueeze(axis) if keep else made
 
 
+def _truths(of: Callable[..., Tensor]) -> Formula:
+    """Whether the largest or smallest truth value is 1."""
+
+    def made(x: Tensor, axes: Any = None, keep: bool = False) -> Tensor | None:
+        if x.dtype is not torch.bool or not x.dim() or not x.numel():
+            return AS_IS
+        axes = [axes] if isinstance(axes, int) else list(axes or range(x.dim()))
+        return of(x.float(), axes, keep) > 0
+
+    return made
+
+
 # Norms and deviations
 
 
@@ -458,6 +470,8 @@ _WIDE: dict[str, Formula] = {
 _NARROW: dict[str, Formula] = {
     "nan_to_num": _nan_to_num,
     "isnan": lambda x: x != x,
+    "any": _truths(torch.amax),
+    "all": _truths(torch.amin),
     "isfinite": lambda x: x.abs() < torch.inf if x.is_floating_point() else AS_IS,
     "isinf": lambda x: x.abs() == torch.inf if x.is_floating_point() else AS_IS,
     "cross_entropy_loss": _cross_entropy,

@@ -257,6 +257,8 @@ class Importer(Weights):
             layout = viewed(repeats.output, repeats, inner.layout)
             assert layout is not None, "axes of size 1 are added to a row-major value"
             return Value(inner.matrix, layout)
+        if isinstance(atom, Var) and atom.dtype == "bool" and self.is_inside(atom):
+            return self._chosen_numbers(atom, Var(atom.shape, user.output.dtype), user)
         if not isinstance(atom, Var) or self.is_inside(atom) or atom.floating:
             return self.value(atom, user)
         # PyTorch converts integers from outside of the region to the type of the result.

@@ -26,9 +26,11 @@ def is_condition(node: Node) -> bool:
 
 
 def chooses_by(node: Node, condition: Node) -> bool:
-    """Whether `condition` is what `node` chooses between two values by, or casts to 0 and 1."""
+    """Whether `condition` is what `node` chooses between two values by, or casts to 0 and 1, or multiplies floats with."""
     if any(is_op(node, name) for name in CASTS) and node.meta["val"].is_floating_point():
         return node.args[0] is condition
+    if is_op(node, "mul"):
+        return node.meta["val"].is_floating_point()
     which = {"where": 0, "masked_fill": 1}
     found = next((place for name, place in which.items() if is_op(node, name)), None)
     return found is not None and [n for n, v in enumerate(node.args) if v is condition] == [found]
