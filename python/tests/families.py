@@ -89,3 +89,85 @@ def inputs_of(kind):
     if kind == "states":
         inputs["encoder_outputs"] = torch.randn(2, 16, 64)
     return inputs
+
+
+SMALL = dict(hidden_size=64, num_attention_heads=4, num_hidden_layers=1, intermediate_size=96)
+WORDS = dict(SMALL, vocab_size=64, num_labels=3, pad_token_id=0)
+SPEECH = dict(
+    **dict(conv_dim=(32, 32), conv_kernel=(10, 3), conv_stride=(5, 2), num_feat_extract_layers=2, layerdrop=0.0),
+    **dict(num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=4, mask_time_prob=0.0, classifier_proj_size=32),
+    **dict(hidden_dropout=0.0, attention_dropout=0.0, activation_dropout=0.0, feat_proj_dropout=0.0),
+)
+ROTATED = {"rope_type": "default", "mrope_section": [2, 3, 3], "rope_theta": 1e4}
+SEEING = dict(
+    text_config=dict(
+        **dict(vocab_size=64, hidden_size=64, intermediate_size=96, num_hidden_layers=1, num_attention_heads=4),
+        **dict(num_key_value_heads=2, rope_parameters=ROTATED),
+    ),
+    vision_config=dict(
+        **dict(depth=1, hidden_size=64, intermediate_size=96, num_heads=4, in_channels=3, patch_size=4),
+        **dict(spatial_merge_size=2, temporal_patch_size=2, out_hidden_size=64, window_size=16),
+        fullatt_block_indexes=[0],
+    ),
+    **dict(image_token_id=60, video_token_id=61, vision_start_token_id=62, vision_end_token_id=63),
+)
+
+#: (model, configuration, its options, whether it is one graph, the number of GEMMs of its forward with a weight), for
+#: batches of odd sizes. Convolutions that overlap stay in PyTorch.
+ODD = {
+    "dinov2": (
+        "Dinov2ForImageClassification",
+        "Dinov2Config",
+        dict(hidden_size=64, num_attention_heads=4, num_hidden_layers=1, image_size=32, patch_size=8, num_labels=3),
+        True,
+        8,
+    ),
+    "bert-classifier": (
+        "BertForSequenceClassification",
+        "BertConfig",
+        dict(WORDS, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0),
+        True,
+        8,
+    ),
+    "llama-classifier": (
+        "LlamaForSequenceClassification",
+        "LlamaConfig",
+        dict(WORDS, num_key_value_heads=2, use_cache=False),
+        True,
+        8,
+    ),
+    "whisper": (
+        "WhisperForConditionalGeneration",
+        "WhisperConfig",
+        dict(WHISPER, num_mel_bins=16, max_source_positions=39, dropout=0.0),
+        False,
+        17,
+    ),
+    "wav2vec2": ("Wav2Vec2ForSequenceClassification", "Wav2Vec2Config", dict(WORDS, **SPEECH), False, 9),
+    "qwen2.5-vl": ("Qwen2_5_VLForConditionalGeneration", "Qwen2_5_VLConfig", SEEING, False, 17),
+}
+
+
+def odd_inputs_of(family):
+    """Arguments of a call with 3 or 5 rows, or a picture of 15 tokens."""
+    labels = torch.tensor([0, 2, 1, 1, 0])
+    if family == "dinov2":
+        return {"pixel_values": torch.randn(5, 3, 32, 32), "labels": labels}
+    if family.endswith("classifier"):
+        used = (torch.arange(13) < torch.tensor([[13], [5], [7], [9], [2]])).long()
+        return {"input_ids": torch.randint(3, 60, (5, 13)) * used, "attention_mask": used, "labels": labels}
+    if family == "whisper":
+        return {"input_features": torch.randn(3, 16, 78), "labels": torch.randint(3, 60, (3, 11))}
+    if family == "wav2vec2":
+        return {"input_values": torch.randn(3, 795), "labels": labels[:3]}
+    words, picture = torch.randint(3, 60, (1, 7)), torch.tensor([[62, *[60] * 15, 63]])
+    ids = torch.cat([words[:, :2], picture, words[:, 2:]], 1)
+    return {
+        "input_ids": ids,
+        "labels": ids.where(ids < 60, -100),
+        "pixel_values": torch.randn(60, 3 * 2 * 4 * 4),
+        "image_grid_thw": torch.tensor([[1, 6, 10]]),
+        "attention_mask": torch.ones_like(ids),
+        "mm_token_type_ids": (ids == 60).int(),
+        "use_cache": False,
+    }

@@ -11,7 +11,6 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 import families
-from conftest import RECIPES
 from dropouts import same_dropouts
 from models import hugging_face_llama
 from random_programs import Round, U
@@ -655,24 +654,6 @@ def test_padded_batches():
         _, gradients = run(compiled, inputs)
         for name, gradient in wanted.items():
             assert (gradients[name] - gradient).norm() < 1e-5 * gradient.norm(), name
-
-
-@pytest.mark.parametrize("recipe", [name for name in RECIPES if name != "high_precision"])
-def test_a_vision_transformer_of_odd_sizes_is_quantised(recipe):
-    """There are 17 tokens in an image and 3 classes."""
-    sizes = {"hidden_size": 64, "num_attention_heads": 1, "num_hidden_layers": 1, "intermediate_size": 96}
-    config = transformers.ViTConfig(image_size=32, patch_size=8, num_labels=3, **sizes)
-    model = transformers.ViTForImageClassification(config).bfloat16()
-    compiled = te_mlir.torch.jit(model, recipe=RECIPES[recipe])
-    inputs = {"pixel_values": torch.randn(2, 3, 32, 32, dtype=torch.bfloat16), "labels": torch.tensor([0, 2])}
-    loss, gradients = run(compiled, inputs)
-    assert_imported_whole(compiled)
-    wanted, _ = run(model, inputs)
-    assert abs(loss - wanted) < 0.5 * wanted and all(g.isfinite().all() for g in gradients.values())
-    rows = [row for row in compiled.te.report("precision").splitlines() if row.split()[:1] == ["fprop"]]
-    # The patches, q, k, v and the other two of the attention layer and its MLP, and the classes.
-    assert len(rows) == 8 and not any(" bf16  bf16 " in row or " f32  f32 " in row for row in rows)
-    assert "padded: " in rows[-1] and "N 3 to" in rows[-1]
 
 
 def test_the_page_on_memory_has_what_is_planned():

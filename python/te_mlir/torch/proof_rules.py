@@ -87,6 +87,8 @@ class Rules(Views):
             return None
         name, tags = name_of(node), node.target.tags
         elementwise = torch.Tag.pointwise in tags and torch.Tag.nondeterministic_seeded not in tags
+        # PyTorch does not tag `where` with numbers. With a condition alone, it returns indices.
+        elementwise = elementwise or (name == "where" and len(node.args) == 3)
         found = _RULES.get(name) or (Rules._pointwise if elementwise else None)
         if varlen.is_call(node):
             found = Rules._packed
