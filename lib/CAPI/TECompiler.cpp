@@ -13,6 +13,8 @@
 #include "TEDialect/InitAllTE.h"
 #include "TEDialect/JIT/Frontend.h"
 #include "TEDialect/JIT/Picture.h"
+#include "TEDialect/Pipelines/PrintableDiagnostics.h"
+#include "TEDialect/Support/Printable.h"
 #include "TEDialect/Transforms/Report/ReportStream.h"
 
 #include "mlir/IR/Action.h"
@@ -88,7 +90,7 @@ static thread_local std::vector<Said> lastDiagnostics;
 
 static te_compile_status refuse(std::string message,
                                 te_compile_status status = TE_COMPILE_USAGE) {
-  lastError = std::move(message);
+  lastError = printable(message, "\t\n");
   return status;
 }
 
@@ -216,7 +218,7 @@ static te_compile_status compile(const te_compile_request &request,
   llvm::raw_string_ostream report(program.report);
   SourceMgrDiagnosticHandler handler(program.sources, &program.context,
                                      diagnostics);
-  // Asked first. After a failure, the other one prints.
+  // Asked before. After a failure, the other one prints.
   ScopedDiagnosticHandler recorder(&program.context, [&](Diagnostic &said) {
     record(said, program.said);
     if (hasPlace(said) && llvm::all_of(said.getNotes(), hasPlace))
@@ -224,6 +226,7 @@ static te_compile_status compile(const te_compile_request &request,
     print(said, handler, diagnostics);
     return success();
   });
+  makeDiagnosticsPrintable(program.context);
   ReportCapture capture(report);
   std::string error;
   bool isInterrupted = false;

@@ -5,6 +5,7 @@
 #include "TEDialect/Runtime/te_runtime.h"
 
 #include "TEDialect/Pipelines/Pipelines.h"
+#include "TEDialect/Support/Printable.h"
 
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Pass/PassManager.h"
@@ -60,7 +61,8 @@ EXIT CODES: 0 ok, 1 diagnostics, 2 usage, 3 internal error
 
 ExitCode usageError(const llvm::Twine &message) {
   llvm::WithColor::error(llvm::errs(), "te-compile")
-      << message << "; 'te-compile --help' shows every option\n";
+      << mlir::te::printable(message.str())
+      << "; 'te-compile --help' shows every option\n";
   return kUsage;
 }
 

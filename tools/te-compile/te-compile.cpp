@@ -14,6 +14,8 @@
 #include "TEDialect/JIT/Artefact.h"
 #include "TEDialect/JIT/Frontend.h"
 #include "TEDialect/Pipelines/CheckSource.h"
+#include "TEDialect/Pipelines/PrintableDiagnostics.h"
+#include "TEDialect/Support/Printable.h"
 #include "te-run/OutputFile.h"
 
 #include "mlir/IR/Diagnostics.h"
@@ -33,7 +35,8 @@ using te::run::OutputFile;
 namespace {
 
 ExitCode fail(const llvm::Twine &message) {
-  llvm::WithColor::error(llvm::errs(), "te-compile") << message << "\n";
+  llvm::WithColor::error(llvm::errs(), "te-compile")
+      << mlir::te::printable(message.str()) << "\n";
   return mlir::te::kDiagnostics;
 }
 
@@ -96,7 +99,9 @@ ExitCode compile(const Options &options) {
   context.printOpOnDiagnostic(false);
   llvm::SourceMgr sources;
   sources.AddNewSourceBuffer(std::move(buffer), llvm::SMLoc());
-  mlir::SourceMgrDiagnosticHandler handler(sources, &context);
+  mlir::te::PrintableStream terminal(llvm::errs());
+  mlir::SourceMgrDiagnosticHandler handler(sources, &context, terminal);
+  mlir::te::makeDiagnosticsPrintable(context);
   mlir::te::PipelineGuard guard("te-compile", "--pipeline");
   mlir::te::CompiledProgram program;
   if (ExitCode code =

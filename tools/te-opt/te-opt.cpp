@@ -12,6 +12,8 @@
 #include "TEDialect/Pipelines/CheckSource.h"
 #include "TEDialect/Pipelines/PipelineGuard.h"
 #include "TEDialect/Pipelines/Pipelines.h"
+#include "TEDialect/Pipelines/PrintableDiagnostics.h"
+#include "TEDialect/Support/Printable.h"
 #include "TEDialect/Transforms/Report/ReportStream.h"
 
 #include "mlir/IR/DialectRegistry.h"
@@ -102,7 +104,8 @@ static llvm::LogicalResult process(llvm::StringRef inputName,
   auto input = mlir::te::readSource(inputName, error);
   auto output = input ? mlir::openOutputFile(outputName, &error) : nullptr;
   if (!output) {
-    llvm::WithColor::error(llvm::errs(), "te-opt") << error << "\n";
+    llvm::WithColor::error(llvm::errs(), "te-opt")
+        << mlir::te::printable(error) << "\n";
     return llvm::failure();
   }
   llvm::StringRef text = input->getBuffer();
@@ -112,8 +115,8 @@ static llvm::LogicalResult process(llvm::StringRef inputName,
   if (problem) {
     llvm::SourceMgr sources;
     sources.AddNewSourceBuffer(std::move(input), llvm::SMLoc());
-    sources.PrintMessage(llvm::errs(),
-                         llvm::SMLoc::getFromPointer(problem->place),
+    mlir::te::PrintableStream os(llvm::errs());
+    sources.PrintMessage(os, llvm::SMLoc::getFromPointer(problem->place),
                          llvm::SourceMgr::DK_Error, problem->message);
     return llvm::failure();
   }
@@ -188,6 +191,7 @@ int main(int argc, char **argv) {
     raw.push_back(argument.data());
   mlir::DialectRegistry registry;
   mlir::te::registerAllTEDialects(registry);
+  mlir::te::makeDiagnosticsPrintable(registry);
   mlir::te::registerAllTEPasses();
   const std::string header = mlir::registerCLIOptions(
       "te-opt, the opt tool of quantised training graphs\n", registry);
@@ -198,7 +202,8 @@ int main(int argc, char **argv) {
   if (std::string misplaced =
           mlir::te::findMisplacedOption(raw, "--te-training-pipeline");
       !misplaced.empty()) {
-    llvm::WithColor::error(llvm::errs(), "te-opt") << misplaced << "\n";
+    llvm::WithColor::error(llvm::errs(), "te-opt")
+        << mlir::te::printable(misplaced) << "\n";
     return mlir::te::kUsage;
   }
   // With a stream for the errors LLVM returns instead of exiting with 1.

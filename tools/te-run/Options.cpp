@@ -7,6 +7,8 @@
 
 #include "Options.h"
 
+#include "TEDialect/Support/Printable.h"
+
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Pass/PassManager.h"
 #include "llvm/Config/llvm-config.h"
@@ -83,7 +85,8 @@ EXIT CODES: 0 ok, 1 diagnostics, 2 usage, 3 internal error
 
 ExitCode usageError(const llvm::Twine &message) {
   llvm::WithColor::error(llvm::errs(), "te-run")
-      << message << "; 'te-run --help' shows every option\n";
+      << mlir::te::printable(message.str())
+      << "; 'te-run --help' shows every option\n";
   return kUsage;
 }
 

@@ -2,6 +2,8 @@
 
 #include "Probes.h"
 
+#include "TEDialect/Support/Printable.h"
+
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -130,7 +132,7 @@ void printStatistics(const mlir::te::CompiledStep &step,
               std::string(widths[i] - std::min(widths[i], cell.size()), ' ') +
               cell;
     }
-    os << line << "\n";
+    os << mlir::te::printable(line) << "\n";
   }
 }
 

@@ -2,6 +2,8 @@
 
 #include "Report.h"
 
+#include "TEDialect/Support/Printable.h"
+
 #include "llvm/Support/Format.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
@@ -21,7 +23,8 @@ void Progress::update(int64_t step, double ms, const std::string &scalars) {
   shown = now;
   llvm::errs() << "step " << step << "/" << steps << ", "
                << llvm::format("%.3g", ms) << " ms"
-               << (scalars.empty() ? "" : ", ") << scalars << "\n";
+               << (scalars.empty() ? "" : ", ") << mlir::te::printable(scalars)
+               << "\n";
 }
 
 /// A GEMM of a library, or one of this project that stands for it.
@@ -43,7 +46,7 @@ void TuningProgress::update(int32_t slot, llvm::StringRef gemm) {
     return;
   next = now + std::chrono::seconds(1);
   llvm::errs() << "tuning GEMM " << numbers[slot] << " of " << count << ", "
-               << gemm << "\n";
+               << mlir::te::printable(gemm) << "\n";
 }
 
 static const char *originText(int32_t origin) {
@@ -121,8 +124,9 @@ void te::run::printSummary(const RunSummary &summary, int64_t steps,
   llvm::errs() << "workspace " << summary.workspaceBytes << " bytes, planned "
                << plannedBytes(workspaces) << "\n";
   for (const Workspace &row : workspaces.take_front(kMostRows))
-    llvm::errs() << "  " << row.kernel << " '" << row.name << "': " << row.bytes
-                 << " bytes, planned " << row.planned << "\n";
+    llvm::errs() << "  " << row.kernel << " '" << mlir::te::printable(row.name)
+                 << "': " << row.bytes << " bytes, planned " << row.planned
+                 << "\n";
   if (workspaces.size() > kMostRows)
     llvm::errs() << "  and " << workspaces.size() - kMostRows
                  << " that need no more\n";

@@ -19,6 +19,8 @@
 
 #include "TEDialect/InitAllTE.h"
 #include "TEDialect/Pipelines/CheckSource.h"
+#include "TEDialect/Pipelines/PrintableDiagnostics.h"
+#include "TEDialect/Support/Printable.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
@@ -45,13 +47,14 @@ std::string &rankPrefix() {
   return prefix;
 }
 
-ExitCode fail(const llvm::Twine &message, ExitCode code = kDiagnostics) {
+ExitCode fail(const llvm::Twine &what, ExitCode code = kDiagnostics) {
+  const std::string message = mlir::te::printable(what.str());
   if (rankPrefix().empty()) {
     llvm::WithColor::error(llvm::errs(), "te-run") << message << "\n";
     return code;
   }
   // In one write, so that the lines of several processes do not mix.
-  llvm::errs() << ("te-run: error: " + rankPrefix() + message + "\n").str();
+  llvm::errs() << "te-run: error: " + rankPrefix() + message + "\n";
   return code;
 }
 
@@ -74,7 +77,8 @@ ExitCode fail(const RunFailure &failure) {
 /// Prints all; whether there are no errors.
 bool print(const Remarks &remarks) {
   const auto warn = [](const std::string &warning) {
-    llvm::WithColor::warning(llvm::errs(), "te-run") << warning << "\n";
+    llvm::WithColor::warning(llvm::errs(), "te-run")
+        << mlir::te::printable(warning) << "\n";
   };
   if (!remarks.resumed.empty())
     warn(remarks.resumed);
@@ -153,13 +157,15 @@ bool openOutputs(const Options &options, OutputFile &outputs, OutputFile &save,
 struct Program {
   explicit Program(const mlir::DialectRegistry &registry)
       : context(registry, mlir::MLIRContext::Threading::DISABLED),
-        handler(sources, &context) {
+        os(llvm::errs()), handler(sources, &context, os) {
+    mlir::te::makeDiagnosticsPrintable(context);
     // The message and the line say it; a printed module would hide them.
     context.printOpOnDiagnostic(false);
   }
 
   llvm::SourceMgr sources;
   mlir::MLIRContext context;
+  mlir::te::PrintableStream os;
   mlir::SourceMgrDiagnosticHandler handler;
   mlir::te::CompiledProgram compiled;
 };
@@ -371,7 +377,7 @@ ExitCode comparePrograms(const Options &options, te_rt_context &runtime,
       {labelOf(other, options), sides[1].arguments, sides[1].outputs});
   if (comparison.equal) {
     if (options.rank == 0)
-      llvm::outs() << comparison.text << "\n";
+      llvm::outs() << mlir::te::printable(comparison.text) << "\n";
     return kOk;
   }
   std::string where;

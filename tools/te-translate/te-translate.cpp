@@ -4,6 +4,8 @@
 #include "TEDialect/JIT/Picture.h"
 #include "TEDialect/Pipelines/CheckSource.h"
 #include "TEDialect/Pipelines/PipelineGuard.h"
+#include "TEDialect/Pipelines/PrintableDiagnostics.h"
+#include "TEDialect/Support/Printable.h"
 #include "te-run/OutputFile.h"
 
 #include "mlir/IR/Diagnostics.h"
@@ -54,7 +56,8 @@ struct Options {
 };
 
 ExitCode fail(const llvm::Twine &message) {
-  llvm::WithColor::error(llvm::errs(), "te-translate") << message << "\n";
+  llvm::WithColor::error(llvm::errs(), "te-translate")
+      << mlir::te::printable(message.str()) << "\n";
   return mlir::te::kDiagnostics;
 }
 
@@ -141,7 +144,9 @@ ExitCode translate(const Options &options) {
   context.printOpOnDiagnostic(false);
   llvm::SourceMgr sources;
   sources.AddNewSourceBuffer(std::move(buffer), llvm::SMLoc());
-  mlir::SourceMgrDiagnosticHandler handler(sources, &context);
+  mlir::te::PrintableStream terminal(llvm::errs());
+  mlir::SourceMgrDiagnosticHandler handler(sources, &context, terminal);
+  mlir::te::makeDiagnosticsPrintable(context);
   mlir::te::PipelineGuard guard("te-translate", "--pipeline");
   if (ExitCode code = guard.exitCode(
           draw(options, guard, sources, context,

@@ -33,7 +33,8 @@ struct SourceProblem {
 /// What is wrong with a program for which MLIR's parser would end the process:
 /// it recurses for each bracket and each sign, also of what aliases stand for,
 /// asserts that elements of `array<>` are no index, and uses the dimensions of
-/// linalg ops also where they are no list.
+/// linalg ops also where they are no list. Also control characters that a
+/// terminal would obey, in lines and in the names of symbols.
 std::optional<SourceProblem> findSourceProblem(llvm::StringRef text);
 
 /// Whether a program is MLIR's bytecode, whose reader is not safe against files

@@ -9,6 +9,8 @@
 
 #include "TEDialect/Pipelines/CheckSource.h"
 
+#include "TEDialect/Support/Printable.h"
+
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
@@ -57,6 +59,19 @@ bool takeIntegers(StringRef text) {
   return take("]");
 }
 
+/// The control character in `text` that neither ends a line nor is a tab, or
+/// null. Diagnostics print lines of the text.
+const char *findControl(StringRef text) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool endsLine =
+        text[i] == '\n' ||
+        (text[i] == '\r' && text.substr(i + 1).starts_with("\n"));
+    if (!endsLine && text[i] != '\t' && isControl(text, i))
+      return text.data() + i;
+  }
+  return nullptr;
+}
+
 /// An alias with the aliases that it names in their place.
 struct Expansion {
   uint64_t bytes = 0;
@@ -98,8 +113,7 @@ private:
     case '"':
       if (!expectsValue())
         endDefinition();
-      skipString();
-      return true;
+      return skipString();
     case '/':
       if (text.substr(at).starts_with("/"))
         at = std::min(text.find('\n', at), text.size());
@@ -139,10 +153,29 @@ private:
     }
   }
 
-  void skipString() {
-    while (at < text.size() && text[at] != '"' && text[at] != '\n')
-      at += text[at] == '\\' ? 2 : 1;
+  /// False if it is a symbol that has control characters.
+  bool skipString() {
+    const bool isSymbol = text.take_front(at - 1).ends_with("@");
+    std::string name;
+    while (at < text.size() && text[at] != '"' && text[at] != '\n') {
+      char c = text[at++];
+      if (c == '\\' && at < text.size()) {
+        const char escape = text[at++];
+        uint8_t value = 0;
+        if (!text.substr(at - 1, 2).getAsInteger(16, value)) {
+          c = static_cast<char>(value);
+          ++at;
+        } else {
+          c = escape == 'n' || escape == 't' ? '\n' : escape;
+        }
+      }
+      name += c;
+    }
     at = std::min(at + 1, text.size());
+    if (!isSymbol || printable(name) == name)
+      return true;
+    message = "expected a symbol without control characters";
+    return false;
   }
 
   void close(char bracket) {
@@ -285,6 +318,11 @@ std::unique_ptr<MemoryBuffer> mlir::te::readSource(StringRef path,
 }
 
 std::optional<SourceProblem> mlir::te::findSourceProblem(StringRef text) {
+  if (const char *place = findControl(text))
+    return SourceProblem{place, "expected text without control characters, but "
+                                "got byte 0x" +
+                                    utohexstr(static_cast<uint8_t>(*place),
+                                              /*LowerCase=*/true, 2)};
   return Scanner(text).run();
 }
 

@@ -11,6 +11,8 @@
 
 #include "TEDialect/Pipelines/PipelineGuard.h"
 
+#include "TEDialect/Support/Printable.h"
+
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Operation.h"
 #include "mlir/IR/OwningOpRef.h"
@@ -148,7 +150,7 @@ std::string PipelineGuard::Observer::writeReproducer() {
 
 void PipelineGuard::State::reportUsage(const Twine &message) {
   usage = true;
-  errorOf(tool) << message << "\n";
+  errorOf(tool) << printable(message.str()) << "\n";
 }
 
 void PipelineGuard::State::reportInternal(const Twine &what) {

@@ -115,7 +115,7 @@ static void printText(const StepCapture &step, raw_ostream &os) {
   for (const auto &[title, header, rows] :
        {std::tuple("left by one replay to the next", "changes", &step.carried),
         {"given to a replay", "is", &step.given}}) {
-    os << "capture of @" << step.function << ": " << title << "\n";
+    os << "capture of @" << printable(step.function) << ": " << title << "\n";
     Table table({"argument", "bytes", header});
     for (const CaptureRow &row : *rows)
       table.addRow({row.name, std::to_string(row.bytes), row.what});

@@ -226,7 +226,7 @@ static void printRemat(const Remat &remat, raw_ostream &os) {
 }
 
 static void printText(const MemoryReport &report, raw_ostream &os) {
-  os << "memory of '" << report.function << "'\n";
+  os << "memory of '" << printable(report.function) << "'\n";
   Table summary({"", "bytes"});
   summary.addRow({"arena", std::to_string(report.arenaBytes)});
   summary.addRow(
@@ -246,7 +246,7 @@ static void printText(const MemoryReport &report, raw_ostream &os) {
                                       "last launch"};
   if (!report.buffers.empty()) {
     os << "\nalive at the peak, launch " << report.peak << " ("
-       << report.launches[report.peak] << "), largest first\n";
+       << printable(report.launches[report.peak]) << "), largest first\n";
     Table atPeak(columns);
     for (unsigned index : ArrayRef(report.alive).take_front(10))
       addRow(atPeak, report.buffers[index]);

@@ -229,7 +229,7 @@ static void collect(func::FuncOp function, support::Target target,
 static void printText(StringRef function, ArrayRef<GemmRow> gemms,
                       ArrayRef<CastRow> casts,
                       ArrayRef<CollectiveRow> collectives, raw_ostream &os) {
-  os << "precision of @" << function << "\n";
+  os << "precision of @" << printable(function) << "\n";
   Table gemmTable(
       {"gemm", "layer", "a", "b", "accumulate", "out", "kernel", "why"});
   for (const GemmRow &row : gemms)

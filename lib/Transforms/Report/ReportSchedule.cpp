@@ -102,7 +102,7 @@ static std::string describeBeside(ArrayRef<Row> rows, const Row &row) {
 }
 
 static void printText(StringRef function, ArrayRef<Row> rows, raw_ostream &os) {
-  os << "launches of '" << function << "'\n";
+  os << "launches of '" << printable(function) << "'\n";
   Table table({"launch", "stream", "kernel", "name", "waits for", "beside"});
   for (auto [index, row] : llvm::enumerate(rows))
     table.addRow({std::to_string(index), row.side ? "side" : "main", row.kernel,

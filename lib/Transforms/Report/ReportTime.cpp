@@ -138,7 +138,7 @@ static void printText(StringRef function, ArrayRef<Row> rows, raw_ostream &os) {
   }
   os << llvm::formatv("least time of '{0}': {1:F3} ms, {2} launches, {3:F2} "
                       "GB, {4:F3} TFLOP\n",
-                      function, total / 1e3, launches, bytes / 1e9,
+                      printable(function), total / 1e3, launches, bytes / 1e9,
                       flops / 1e12);
   table.print(os);
 }

@@ -1,13 +1,15 @@
 //===- Table.h - aligned text tables --------------------------------------===//
 //
 // Reports collect rows of strings. Columns are as wide as their widest cell,
-// and rows have no trailing spaces. This file also checks the option `format`,
-// which the reports share.
+// and rows have no trailing spaces. A cell is one line. This file also checks
+// the option `format`, which the reports share.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef TE_TRANSFORMS_REPORT_TABLE_H
 #define TE_TRANSFORMS_REPORT_TABLE_H
+
+#include "TEDialect/Support/Printable.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/ADT/SmallVector.h"
@@ -35,7 +37,7 @@ public:
     for (const auto &row : rows) {
       os << " ";
       for (size_t i = 0; i < row.size(); ++i) {
-        os << " " << row[i];
+        os << " " << printable(row[i]);
         if (i + 1 < row.size())
           os.indent(widths[i] - row[i].size() + 1);
       }
