@@ -290,7 +290,7 @@ te_rt_status te_tcp::lead(const te_tcp_options &options,
   tcp::acceptor acceptor(io);
   SharedSecret shared(options);
   if (std::string why; !options.secret && !shared.make(secret, why))
-    return say(message, why, TE_RT_UNSUPPORTED);
+    return say(message, why);
   std::vector<Address> addresses(static_cast<size_t>(size));
   const auto table =
       asio::buffer(addresses.data(), addresses.size() * sizeof(Address));

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstdarg>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -51,10 +52,13 @@ int __wrap_access(const char *path, int mode) {
 }
 int __real_open(const char *path, int flags, ...);
 int __wrap_open(const char *path, int flags, ...) {
-  std::va_list list;
-  va_start(list, flags);
-  const auto mode = va_arg(list, mode_t);
-  va_end(list);
+  mode_t mode = 0;
+  if (flags & O_CREAT) {
+    std::va_list list;
+    va_start(list, flags);
+    mode = va_arg(list, mode_t);
+    va_end(list);
+  }
   return fails("open", path) ? -1 : __real_open(path, flags, mode);
 }
 int __real_flock(int descriptor, int operation);

@@ -168,7 +168,7 @@ TEST_F(WithoutSecret, NeedsAFolder) {
   setenv("TMPDIR", (folder / "absent").c_str(), 1);
   Process process(0, 2, port);
   process.options.secret = nullptr;
-  EXPECT_EQ(process.join(), TE_RT_UNSUPPORTED);
+  EXPECT_EQ(process.join(), TE_RT_INVALID_ARGUMENT);
   EXPECT_EQ(process.message,
             "cannot write a secret for the processes of this user to '" +
                 (folder / "absent" / name()).string() +
