@@ -45,16 +45,26 @@ install(FILES ${PROJECT_SOURCE_DIR}/test/lit/Numerics/Inputs/harness.py
         DESTINATION ${TE_SHARE}/checks COMPONENT tools)
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${TE_SHARE} COMPONENT tools)
 # What the libraries and tools of a release have in them, where Debian keeps the
-# notices; and the frontend of cuDNN, which is compiled into the runtime.
+# notices; and the frontend of cuDNN, which is compiled into the runtime. An
+# archive without one of them is an error (TEPackage.cmake).
+set(CPACK_TE_NOTICES "LICENSE")
 foreach(package libmlir-22 libzstd1 nlohmann-json3-dev)
   install(FILES /usr/share/doc/${package}/copyright DESTINATION ${TE_SHARE}
           RENAME ${package}.LICENSE.txt COMPONENT tools OPTIONAL)
+  list(APPEND CPACK_TE_NOTICES ${package}.LICENSE.txt)
 endforeach()
-install(FILES ${PROJECT_SOURCE_DIR}/.deps/cudnn/LICENSE.txt DESTINATION ${TE_SHARE}
-        RENAME cudnn-frontend.LICENSE.txt COMPONENT tools OPTIONAL)
+if(TARGET te_runtime_cudnn AND TE_CUDNN_FRONTEND_INCLUDE_DIR)
+  install(FILES ${PROJECT_SOURCE_DIR}/.deps/cudnn/LICENSE.txt DESTINATION ${TE_SHARE}
+          RENAME cudnn-frontend.LICENSE.txt COMPONENT tools OPTIONAL)
+  list(APPEND CPACK_TE_NOTICES cudnn-frontend.LICENSE.txt)
+endif()
 
 set(CPACK_GENERATOR TXZ)
+set(CPACK_PACKAGE_CHECKSUM SHA256)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_ARCHIVE_THREADS 0)
 set(CPACK_PACKAGE_FILE_NAME "te-mlir-${PROJECT_VERSION}-${CMAKE_SYSTEM_NAME}-${CMAKE_SYSTEM_PROCESSOR}")
+set(CPACK_TE_SHARE ${TE_SHARE})
+set(CPACK_TE_SBOM ${PROJECT_SOURCE_DIR}/scripts/sbom.py)
+set(CPACK_PRE_BUILD_SCRIPTS ${PROJECT_SOURCE_DIR}/cmake/TEPackage.cmake)
 include(CPack)

@@ -35,13 +35,21 @@ for library in "${libraries[@]}"; do
     llvm-strip-22 --strip-unneeded "$stage/te_mlir/lib/lib$library.so.0"
 done
 # Notices of what is linked into the libraries. setuptools takes files of such names.
-for package in libmlir-22 libzstd1 nlohmann-json3-dev; do
-  if [ -e "/usr/share/doc/$package/copyright" ]; then
-    cp "/usr/share/doc/$package/copyright" "$stage/LICENSE.$package"
-  else
-    echo "build_wheel.sh: the wheel has no notice of $package, because /usr/share/doc/$package/copyright does not exist" >&2
+# notice NAME FILE: adds a notice, which has to exist.
+notice() {
+  if [ ! -s "$2" ]; then
+    echo "build_wheel.sh: expected the notice of $1 in '$2', without which a wheel must not be given away" >&2
+    exit 1
   fi
+  cp "$2" "$stage/LICENSE.$1"
+}
+for package in libmlir-22 libzstd1 nlohmann-json3-dev; do
+  notice "$package" "/usr/share/doc/$package/copyright"
 done
-if [ -e .deps/cudnn/LICENSE.txt ]; then cp .deps/cudnn/LICENSE.txt "$stage/LICENSE.cudnn-frontend"; fi
+# The frontend of cuDNN is compiled into the runtime where its headers were found.
+if grep -q "^TE_CUDNN_FRONTEND_INCLUDE_DIR:PATH=/" "$build/CMakeCache.txt"; then
+  notice cudnn-frontend .deps/cudnn/LICENSE.txt
+fi
+"$python" scripts/sbom.py >"$stage/te_mlir/sbom.cdx.json"
 "$python" -m pip wheel -q --no-build-isolation --no-deps -w "$out" "$stage"
 ls "$out"/te_mlir-*.whl

@@ -4,7 +4,7 @@
   scripts/sbom.py > te-mlir.cdx.json
 
 It has what a release contains (scope 'required', with the versions that this
-machine has), and the Python packages that scripts/setup.sh pins for the build and
+machine has), and the Python packages of scripts/requirements.txt for the build and
 the tests ('excluded': they are not in a release). Debian's packages have to be installed.
 """
 
@@ -39,12 +39,12 @@ def main():
         print(__doc__.strip())
         return
     version = re.search(r"project\(te-mlir VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text()).group(1)
-    pins = re.findall(r"([A-Za-z0-9_-]+)==([0-9.]+[0-9*])", (ROOT / "scripts/setup.sh").read_text())
+    pins = re.findall(r"^([a-z0-9-]+)==(\S+)", (ROOT / "scripts/requirements.txt").read_text(), re.M)
     components = [component("deb", name, installed(name), "required") for name in DEBIAN]
     for name, pin in sorted(set(pins)):
         # cuDNN's frontend is headers that are compiled into the runtime.
         scope = "required" if name == "nvidia-cudnn-frontend" else "excluded"
-        components.append(component("pypi", name.replace("_", "-").lower(), pin, scope))
+        components.append(component("pypi", name, pin, scope))
     subject = {"type": "application", "bom-ref": "te-mlir", "name": "te-mlir", "version": version}
     bom = {
         "bomFormat": "CycloneDX",

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what this machine lacks: Debian packages, a Python environment in .venv,
 # and headers of cuBLASLt and cuDNN in .deps if there is a CUDA compiler. Does
-# nothing if everything is there.
+# nothing if everything is there. scripts/requirements.txt has the versions and
+# hashes of what comes from PyPI.
 #
 #   scripts/setup.sh                  everything: build, cuda, example and test
 #   scripts/setup.sh GROUP...         only these groups
@@ -71,14 +72,23 @@ if ((${#missing[@]})); then
   rm -f "$log"
 fi
 
-# python_group NOTE IMPORTS REQUIREMENT...: installs the requirements in .venv
-# unless all imports work.
+# pinned SECTION [NAME...]: versions and hashes of a section of requirements.txt.
+pinned() {
+  local section=$1
+  shift
+  local names="$*"
+  awk -v section="[$section]" -v names="^(${names// /|})==" \
+    '$1 == "#" { wanted = $2 == section } wanted && (names == "^()==" ? NF : $1 ~ names)' scripts/requirements.txt
+}
+
+# pip_install SECTION: the section has what its packages need, too.
+pip_install() { .venv/bin/python -m pip install -qq --no-deps --require-hashes -r <(pinned "$1"); }
+
+# python_group NOTE IMPORTS SECTION: installs the section in .venv unless all imports work.
 python_group() {
-  local note=$1 imports=$2
-  shift 2
-  if ! .venv/bin/python -c "import $imports" 2>/dev/null; then
-    say "installing ${imports//,/} in .venv ($note)"
-    .venv/bin/python -m pip install -qq "$@"
+  if ! .venv/bin/python -c "import $2" 2>/dev/null; then
+    say "installing the packages of [$3] in .venv ($1)"
+    pip_install "$3"
   fi
 }
 
@@ -88,26 +98,18 @@ if ! .venv/bin/python -c '' 2>/dev/null; then
   python3 -m venv --clear .venv
 fi
 if wants example; then
-  python_group "seconds" "numpy, matplotlib" numpy matplotlib
+  python_group "seconds" "numpy, matplotlib" example
 fi
 if wants test; then
+  python_group "about 2 minutes" "torch, transformers, accelerate, ml_dtypes, pytest, trl, lightning,\
+torchtitan, spmd_types, tyro, docstring_parser, mypy, ruff, material, mkdocstrings_handlers.python,\
+jax, optax, equinox, flax" test
   # A CPU build (2.13.0+cpu, the higher version) if pip has an index with one.
   # PyPI takes no local versions: its build for Linux is CUDA's, some GB.
-  python_group "about a minute" "torch, transformers, accelerate, ml_dtypes, pytest" \
-    torch==2.13.0 transformers==5.23.0 accelerate==1.15.0 ml_dtypes pytest setuptools
-  # With pyarrow and pandas, about 250 MB.
-  python_group "half a minute" "trl" trl==1.16.0
-  python_group "seconds" "lightning" lightning==2.6.6
-  # Without its other dependencies, which only its trainer needs (Triton alone has 1 GB).
-  python_group "seconds" "torchtitan, spmd_types, tyro, docstring_parser" --no-deps \
-    torchtitan==0.3.0 spmd_types==0.2.3 tyro==1.0.17 docstring_parser==0.18.0
-  python_group "seconds" "mypy, ruff" mypy==2.4.1 ruff==0.17.6
-  # The documentation's site.
-  python_group "seconds" "material, mkdocstrings_handlers.python" \
-    mkdocs-material==9.8.1 mkdocstrings-python==2.0.11
-  # The last release for Python 3.11; libte_xla is compiled with a header of it.
-  python_group "about half a minute" "jax, optax, equinox, flax" \
-    jax==0.10.2 optax==0.2.8 equinox==0.13.8 flax==0.12.8
+  if ! .venv/bin/python -c "import torch" 2>/dev/null; then
+    say "installing what the build of PyTorch for CUDA needs (some GB)"
+    pip_install torch
+  fi
 fi
 
 # lacks_cuda_header FILE: whether this header is wanted and missing.
@@ -115,11 +117,10 @@ lacks_cuda_header() {
   wants cuda && { ((with_cuda)) || command -v nvcc >/dev/null; } && [ ! -f "$1" ]
 }
 
-# fetch FOLDER REQUIREMENT...: unpacks wheels into a folder without installing them.
+# fetch FOLDER NAME...: unpacks wheels into a folder without installing them.
 fetch() {
-  local folder=$1
-  shift
-  .venv/bin/python -m pip install -qq --no-deps --no-compile --target "$folder" "$@"
+  .venv/bin/python -m pip install -qq --no-deps --no-compile --require-hashes --target "$1" \
+    -r <(pinned cuda "${@:2}")
 }
 
 # Wheels of the releases that the kernels were measured with. Only headers are
@@ -127,7 +128,7 @@ fetch() {
 if lacks_cuda_header .deps/cublas/include/cublasLt.h; then
   say "fetching the headers of cuBLASLt"
   wheel=$(mktemp -d)
-  fetch "$wheel" nvidia-cublas==13.1.0.3
+  fetch "$wheel" nvidia-cublas
   mkdir -p .deps/cublas
   rm -rf .deps/cublas/include
   cp -r "$wheel"/nvidia/cu13/include .deps/cublas/include
@@ -136,10 +137,10 @@ fi
 if lacks_cuda_header .deps/cudnn/include/cudnn_frontend.h; then
   say "fetching the headers of cuDNN and its frontend (about 400 MB)"
   wheel=$(mktemp -d)
-  fetch "$wheel" nvidia-cudnn-cu13==9.19.0.56
+  fetch "$wheel" nvidia-cudnn-cu13
   # The frontend's wheel is for one Python; its headers are for all.
   .venv/bin/python -m pip download -qq --no-deps --only-binary=:all: \
-    --python-version 3.11 --dest "$wheel" nvidia-cudnn-frontend==1.18.0
+    --python-version 3.11 --dest "$wheel" --require-hashes -r <(pinned cuda nvidia-cudnn-frontend)
   .venv/bin/python -m zipfile -e "$wheel"/nvidia_cudnn_frontend-*.whl "$wheel"
   mkdir -p .deps/cudnn
   rm -rf .deps/cudnn/include
@@ -151,8 +152,7 @@ fi
 if ((with_cuda)) && ! command -v nvcc >/dev/null && [ ! -x .deps/cuda/bin/nvcc ]; then
   say "fetching CUDA's compiler"
   wheel=$(mktemp -d)
-  fetch "$wheel" nvidia-cuda-nvcc==13.0.* nvidia-cuda-crt==13.0.* \
-    nvidia-nvvm==13.0.* nvidia-cuda-runtime==13.0.* nvidia-cuda-cccl==13.0.*
+  fetch "$wheel" nvidia-cuda-nvcc nvidia-cuda-crt nvidia-nvvm nvidia-cuda-runtime nvidia-cuda-cccl
   mkdir -p .deps
   rm -rf .deps/cuda
   mv "$wheel"/nvidia/cu13 .deps/cuda
