@@ -37,7 +37,7 @@ class Argument(ctypes.Structure):
         ("carried_input", ctypes.c_int32),
         ("flags", ctypes.c_uint32),
         ("init", ctypes.c_float),
-        ("flags", ctypes.c_uint32),
+        ("reserved", ctypes.c_int32),
         ("arena_offset", ctypes.c_int64),
     ]
 
