@@ -8,6 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax_compare import compare
 
+import te_mlir.jax
+
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("left", [1, 2, 5, 14, 15, 40])
@@ -27,6 +29,17 @@ def test_attention_under_a_window(left, causal):
     text = compare(function, x, wq / 8, wkv / 8).text()
     assert text.count("te.attention") == 1 and "causal" in text
     assert (f"window_size = array<i64: {left}, 0>" in text) == (left < 15)
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_the_order_of_gradients_is_an_option(deterministic):
+    def function(x, w):
+        q = (x @ w).reshape(2, 16, 4, 16)
+        return jax.nn.dot_product_attention(q, q, q, is_causal=True)
+
+    types = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((32, 64), (64, 64))]
+    text = te_mlir.jax.compile(function, types, deterministic=deterministic, platform="cpu").text()
+    assert text.count("te.attention") == 1 and ("deterministic = false" in text) != deterministic
 
 
 CAUSAL = np.tri(16, dtype=bool)

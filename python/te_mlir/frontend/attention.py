@@ -217,7 +217,7 @@ class Attentions(Scoring):
 
     def is_deterministic(self) -> bool:
         """Whether gradients have the same bits every time."""
-        return True
+        raise NotImplementedError
 
     def is_on_gpu(self, user: Node) -> bool:
         """Whether the program is compiled for a GPU."""

@@ -88,7 +88,8 @@ class Compiled:
         else:
             self.graph, self.out_tree = trace(function, given)
         platform_name, device = platform_of(leaves, platform)
-        self.importer = Importer(self.graph, self.names, on_gpu=platform_name != "cpu")
+        deterministic = bool(dict(options.pipeline).get("deterministic"))
+        self.importer = Importer(self.graph, self.names, platform_name != "cpu", deterministic)
         self.importer.max_segments_per_seq = max_segments_per_seq
         self.exits = self.importer.import_all()
         if self.importer.reasons:
@@ -375,7 +376,8 @@ def jit(
     default that of the arguments, or of JAX's default device. differentiate_outputs: "loss" takes
     gradients only through the rank-0 results, if there are any; "all" takes them through every result.
     max_segments_per_seq: how many segments a row of a batch may have where attention has a mask of segment ids.
-    Other arguments are those of te_mlir.compile.
+    Other arguments are those of te_mlir.compile. Without `deterministic=True`, gradients of attention are added in any
+    order on a GPU, as by XLA: they can have other bits each time, and need less time and memory.
 
     Raises ImportFailure, which lists each operation that te cannot express, with its shapes
     and line, and CompileError if a recipe cannot be applied.

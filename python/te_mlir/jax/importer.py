@@ -40,11 +40,16 @@ class Exit(NamedTuple):
 
 
 class Importer(Weights):
-    """Emits a graph into one function. names: the names of its inputs. on_gpu: whether it is compiled for a GPU."""
+    """Emits a graph into one function.
 
-    def __init__(self, graph: Graph, names: Sequence[str], on_gpu: bool) -> None:
+    names: the names of its inputs. on_gpu: whether it is compiled for a GPU. deterministic: whether gradients have the
+    same bits every time.
+    """
+
+    def __init__(self, graph: Graph, names: Sequence[str], on_gpu: bool, deterministic: bool) -> None:
         super().__init__(graph, names)
         self._on_gpu = on_gpu
+        self._deterministic = deterministic
         #: Why operations cannot be emitted, by their index in the program.
         self._unsupported: dict[int, str] = {}
         #: Values that cannot be emitted, for which there are placeholders, and views of these.
@@ -125,6 +130,9 @@ class Importer(Weights):
 
     def is_on_gpu(self, user: Node) -> bool:
         return self._on_gpu
+
+    def is_deterministic(self) -> bool:
+        return self._deterministic
 
     def lacks(self, node: Node) -> Unsupported:
         reason = f"'{node.name}' has no counterpart in te{_HINTS.get(node.name, '')}"
