@@ -34,7 +34,7 @@ ALONE = ["torchtitan==0.3.0", "spmd_types==0.2.3", "tyro==1.0.17", "docstring_pa
 CUDA = ["nvidia-cublas==13.1.0.3", "nvidia-cudnn-cu13==9.19.0.56", "nvidia-cudnn-frontend==1.18.0"]
 CUDA += [f"nvidia-{name}==13.0.*" for name in ("cuda-nvcc", "cuda-crt", "nvvm", "cuda-runtime", "cuda-cccl")]
 SPECIAL: "set[str]" = set()
-HEAD = "# Written by scripts/pin_packages.py. [torch] is what PyTorch of PyPI needs beyond its CPU build.\n"
+HEAD = "# Written by scripts/pin_packages.py. [torch] is PyTorch of PyPI with what it needs beyond its CPU build.\n"
 
 
 def normal(name):
@@ -55,7 +55,7 @@ def resolve(requirements, *options, only_pypi=False):
     SPECIAL.update(normal(i["metadata"]["name"]) for i in installed if "-cp311-cp311" in i["download_info"]["url"])
     return {
         normal(item["metadata"]["name"]): (
-            item["metadata"]["version"].split("+")[0],
+            item["metadata"]["version"],
             {item["download_info"]["archive_info"]["hashes"]["sha256"]},
         )
         for item in installed
@@ -80,8 +80,8 @@ def main():
         kept.write_text(re.sub(r"\+\w+$", "", freeze.stdout, flags=re.M))
         parts = {name: resolve(required, "-c", str(kept)) for name, required in PYTHON.items()}
     parts["test"] |= resolve(ALONE, "--no-deps")
-    pypi = resolve([f"torch=={parts['test']['torch'][0]}"], only_pypi=True)
-    add(parts["test"], {"torch": pypi["torch"]})
+    cpu = {"torch": parts["test"].pop("torch")}
+    pypi = resolve([f"torch=={cpu['torch'][0].split('+')[0]}"], only_pypi=True)
     for part in (*parts.values(), pypi):
         for name, version in itertools.product(sorted(part.keys() & SPECIAL), VERSIONS):
             other = ["--no-deps", f"--python-version={version}", f"--target={FILE.parent / 'none'}"]
@@ -89,7 +89,7 @@ def main():
                 add(part, resolve([f"{name}=={part[name][0]}"], *other, only_pypi=part is pypi))
             except subprocess.CalledProcessError:
                 print(f"no wheel of {name} {part[name][0]} for Python {version}")
-    add(parts["test"], {"torch": pypi["torch"]})
+    parts["torch-cpu"] = cpu
     parts["torch"] = {name: pin for name, pin in pypi.items() if name not in parts["test"]}
     parts["cuda"] = resolve(CUDA, "--no-deps", "--python-version=3.11", f"--target={FILE.parent / 'none'}")
     FILE.write_text(HEAD + "".join(section(name, found) for name, found in parts.items()))

@@ -101,15 +101,15 @@ if wants example; then
   python_group "seconds" "numpy, matplotlib" example
 fi
 if wants test; then
-  python_group "about 2 minutes" "torch, transformers, accelerate, ml_dtypes, pytest, trl, lightning,\
+  if ! .venv/bin/python -c "import torch" 2>/dev/null; then
+    say "installing PyTorch in .venv (about a minute)"
+    # A CPU build if pip has an index with one. PyPI takes no local versions: its
+    # build for Linux is CUDA's, some GB.
+    pip_install torch-cpu 2>/dev/null || pip_install torch
+  fi
+  python_group "about a minute" "transformers, accelerate, ml_dtypes, pytest, trl, lightning,\
 torchtitan, spmd_types, tyro, docstring_parser, mypy, ruff, material, mkdocstrings_handlers.python,\
 jax, optax, equinox, flax" test
-  # A CPU build (2.13.0+cpu, the higher version) if pip has an index with one.
-  # PyPI takes no local versions: its build for Linux is CUDA's, some GB.
-  if ! .venv/bin/python -c "import torch" 2>/dev/null; then
-    say "installing what the build of PyTorch for CUDA needs (some GB)"
-    pip_install torch
-  fi
 fi
 
 # lacks_cuda_header FILE: whether this header is wanted and missing.
