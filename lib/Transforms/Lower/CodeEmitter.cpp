@@ -186,8 +186,34 @@ Value CodeEmitter::widen(Value value, Type type) {
               b.getF32Type(), value);
 }
 
+/// The function of ScalarMath.cpp that computes `op`, or an empty string.
+static StringRef scalarFunctionOf(Operation &op) {
+  return TypeSwitch<Operation *, StringRef>(&op)
+      .Case<arith::MaximumFOp>([](auto) { return "te_scalar_max"; })
+      .Case<arith::MinimumFOp>([](auto) { return "te_scalar_min"; })
+      .Case<math::ExpOp>([](auto) { return "te_scalar_exp"; })
+      .Case<math::LogOp>([](auto) { return "te_scalar_log"; })
+      .Case<math::Log1pOp>([](auto) { return "te_scalar_log1p"; })
+      .Case<math::TanhOp>([](auto) { return "te_scalar_tanh"; })
+      .Case<math::SinOp>([](auto) { return "te_scalar_sin"; })
+      .Case<math::CosOp>([](auto) { return "te_scalar_cos"; })
+      .Case<math::Exp2Op>([](auto) { return "te_scalar_exp2"; })
+      .Case<math::Log2Op>([](auto) { return "te_scalar_log2"; })
+      .Case<math::PowFOp>([](auto) { return "te_scalar_pow"; })
+      .Case<math::ErfOp>([](auto) { return "te_scalar_erf"; })
+      .Case<math::ErfcOp>([](auto) { return "te_scalar_erfc"; })
+      .Case<math::FloorOp>([](auto) { return "te_scalar_floor"; })
+      .Case<math::CeilOp>([](auto) { return "te_scalar_ceil"; })
+      .Case<math::TruncOp>([](auto) { return "te_scalar_trunc"; })
+      .Case<math::RoundEvenOp>([](auto) { return "te_scalar_roundeven"; })
+      .Case<arith::RemFOp>([](auto) { return "te_scalar_rem"; })
+      .Default(StringRef());
+}
+
 Value CodeEmitter::computeOp(Operation &op, ValueRange x, Value index) {
   const Type f32 = b.getF32Type();
+  if (StringRef function = scalarFunctionOf(op); !function.empty())
+    return call(function, f32, x);
   return TypeSwitch<Operation *, Value>(&op)
       .Case<arith::AddFOp>([&](auto) -> Value {
         return LLVM::FAddOp::create(b, loc, x[0], x[1]);
@@ -216,48 +242,12 @@ Value CodeEmitter::computeOp(Operation &op, ValueRange x, Value index) {
           [&](auto) -> Value { return LLVM::FAbsOp::create(b, loc, x[0]); })
       .Case<math::SqrtOp>(
           [&](auto) -> Value { return LLVM::SqrtOp::create(b, loc, x[0]); })
-      .Case<arith::MaximumFOp>(
-          [&](auto) -> Value { return call("te_scalar_max", f32, x); })
-      .Case<arith::MinimumFOp>(
-          [&](auto) -> Value { return call("te_scalar_min", f32, x); })
-      .Case<math::ExpOp>(
-          [&](auto) -> Value { return call("te_scalar_exp", f32, x); })
-      .Case<math::LogOp>(
-          [&](auto) -> Value { return call("te_scalar_log", f32, x); })
-      .Case<math::Log1pOp>(
-          [&](auto) -> Value { return call("te_scalar_log1p", f32, x); })
-      .Case<math::TanhOp>(
-          [&](auto) -> Value { return call("te_scalar_tanh", f32, x); })
-      .Case<math::SinOp>(
-          [&](auto) -> Value { return call("te_scalar_sin", f32, x); })
-      .Case<math::CosOp>(
-          [&](auto) -> Value { return call("te_scalar_cos", f32, x); })
       .Case<math::RsqrtOp>([&](auto) -> Value {
         Value one =
             LLVM::ConstantOp::create(b, loc, f32, b.getF32FloatAttr(1.0f));
         return LLVM::FDivOp::create(b, loc, one,
                                     LLVM::SqrtOp::create(b, loc, x[0]));
       })
-      .Case<math::Exp2Op>(
-          [&](auto) -> Value { return call("te_scalar_exp2", f32, x); })
-      .Case<math::Log2Op>(
-          [&](auto) -> Value { return call("te_scalar_log2", f32, x); })
-      .Case<math::PowFOp>(
-          [&](auto) -> Value { return call("te_scalar_pow", f32, x); })
-      .Case<math::ErfOp>(
-          [&](auto) -> Value { return call("te_scalar_erf", f32, x); })
-      .Case<math::ErfcOp>(
-          [&](auto) -> Value { return call("te_scalar_erfc", f32, x); })
-      .Case<math::FloorOp>(
-          [&](auto) -> Value { return call("te_scalar_floor", f32, x); })
-      .Case<math::CeilOp>(
-          [&](auto) -> Value { return call("te_scalar_ceil", f32, x); })
-      .Case<math::TruncOp>(
-          [&](auto) -> Value { return call("te_scalar_trunc", f32, x); })
-      .Case<math::RoundEvenOp>(
-          [&](auto) -> Value { return call("te_scalar_roundeven", f32, x); })
-      .Case<arith::RemFOp>(
-          [&](auto) -> Value { return call("te_scalar_rem", f32, x); })
       .Case<arith::ExtFOp>(
           [&](auto op) -> Value { return widen(x[0], op.getIn().getType()); })
       .Case<arith::TruncFOp>(
