@@ -4,6 +4,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -34,18 +35,21 @@ context = te_mlir.Context("cuda")
 {f"context.set_gemm_choice({choice})" if choice else ""}
 print([tuple(g) for g in te_mlir.compile({LINEAR!r}, "linear", context=context, {options}).gemms])
 """
-    run = subprocess.run(
-        [sys.executable, "-c", program],
-        env={
-            **os.environ,
-            "LD_LIBRARY_PATH": str(fakes),
-            "PYTHONPATH": os.pathsep.join(sys.path),
-            "TE_FAKE_ALGORITHMS": "3",
-            "TE_FAKE_FASTEST": str(fastest),
-        },
-        capture_output=True,
-        text=True,
-    )
+    # Each process has a cache of its own, so that none finds what an earlier one measured.
+    with tempfile.TemporaryDirectory() as cache:
+        run = subprocess.run(
+            [sys.executable, "-c", program],
+            env={
+                **os.environ,
+                "LD_LIBRARY_PATH": str(fakes),
+                "PYTHONPATH": os.pathsep.join(sys.path),
+                "XDG_CACHE_HOME": cache,
+                "TE_FAKE_ALGORITHMS": "3",
+                "TE_FAKE_FASTEST": str(fastest),
+            },
+            capture_output=True,
+            text=True,
+        )
     return run.stdout.strip() or run.stderr.strip().splitlines()[-1]
 
 

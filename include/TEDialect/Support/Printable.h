@@ -29,7 +29,8 @@ inline bool isControl(std::string_view text, size_t at) {
 
 /// `text` with '?' for each byte of control characters, except for those in
 /// `kept`.
-inline std::string printable(std::string_view text, std::string_view kept = "") {
+inline std::string printable(std::string_view text,
+                             std::string_view kept = "") {
   std::string result(text);
   for (size_t i = 0; i < text.size(); ++i)
     if (isControl(text, i) && kept.find(text[i]) == kept.npos)
