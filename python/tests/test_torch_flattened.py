@@ -147,6 +147,16 @@ def test_attention_by_hand(name, with_boundaries):
     assert lines and all(wanted in line and (" documents " in line) == with_boundaries for line in lines)
 
 
+def test_attention_by_hand_behind_cached_keys():
+    """The last tokens of a sequence see all keys before them, also where only they have queries."""
+    config = transformers.LlamaConfig(**GROUPED)
+    module = transformers.models.llama.modeling_llama.LlamaAttention(config, 0)
+    q, k, v = (torch.randn(2, heads, 8, 16) for heads in (4, 2, 2))
+    whole, _ = te_mlir.torch.packed.attention(module, q, k, v, None, softcap=0.5)
+    last, _ = te_mlir.torch.packed.attention(module, q[:, :, 5:], k, v, None, softcap=0.5)
+    torch.testing.assert_close(last, whole[:, 5:])
+
+
 def test_what_packed_attention_lacks():
     config = transformers.LlamaConfig(**GROUPED, attention_dropout=0.1)
     model = transformers.LlamaForCausalLM._from_config(config, attn_implementation="te")

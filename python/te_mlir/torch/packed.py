@@ -84,7 +84,7 @@ def attention(
         if is_packed:
             seen = _seen(lengths[0], tokens, causal, sliding_window)
         elif seen is None and causal and tokens > 1:
-            seen = torch.ones(tokens, keys, dtype=torch.bool, device=query.device).tril()
+            seen = torch.ones(tokens, keys, dtype=torch.bool, device=query.device).tril(keys - tokens)
         scale = query.shape[-1] ** -0.5 if scaling is None else scaling
         return _by_hand(query, key, value, seen, dropout, scale, softcap, sinks), None
     if not is_packed:
