@@ -377,7 +377,8 @@ def jit(
     gradients only through the rank-0 results, if there are any; "all" takes them through every result.
     max_segments_per_seq: how many segments a row of a batch may have where attention has a mask of segment ids.
     Other arguments are those of te_mlir.compile. Without `deterministic=True`, gradients of attention are added in any
-    order on a GPU, as by XLA: they can have other bits each time, and need less time and memory.
+    order on a GPU, as by XLA: they can have other bits each time, and need less time and memory. With it, algorithms of
+    GEMMs are not chosen by time, either.
 
     Raises ImportFailure, which lists each operation that te cannot express, with its shapes
     and line, and CompileError if a recipe cannot be applied.
