@@ -66,7 +66,7 @@ static void printText(StringRef function, ArrayRef<Row> rows, raw_ostream &os) {
                   row.bits->eachRun ? "yes" : "no",
                   inEachProcess(*row.bits).str(), listed(row), row.bits->why});
   }
-  os << "same bits of '" << function << "': " << counts[2]
+  os << "same bits of '" << printable(function) << "': " << counts[2]
      << " launches in each process, " << counts[1]
      << " with one choice of algorithms, " << counts[0] << " not\n";
   table.print(os);
