@@ -82,6 +82,14 @@ void *DeviceBuffers::allocate(int64_t bytes) {
   return pointer;
 }
 
+void *DeviceBuffers::allocateFilled(int64_t count, float value) {
+  const std::vector<float> values(static_cast<size_t>(count), value);
+  const int64_t bytes = count * static_cast<int64_t>(sizeof(float));
+  void *pointer = allocate(bytes);
+  check(te_rt_copy_to_device(context, pointer, values.data(), bytes), "copy");
+  return pointer;
+}
+
 void *DeviceBuffers::allocateCopy(const std::vector<int32_t> &values) {
   const auto bytes = static_cast<int64_t>(4 * values.size());
   void *pointer = allocate(bytes);

@@ -63,6 +63,8 @@ public:
   /// is in bytes.
   void *allocateRandom(int64_t count, te_rt_dtype type, float sigma);
   void *allocateCopy(const std::vector<int32_t> &values);
+  /// `count` times this f32 value.
+  void *allocateFilled(int64_t count, float value);
 
 private:
   te_rt_context *context;

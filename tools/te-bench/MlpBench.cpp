@@ -40,6 +40,7 @@ constexpr Config configs[] = {
     {"float8_block_scaling", "none"},
     {"float8_block_scaling", "high_precision"},
     {"float8_block_scaling", "dequantized"},
+    {"delayed_scaling", "none"},
 };
 
 /// A loaded step with random inputs; activations in three rotating sets.
@@ -51,8 +52,14 @@ public:
              ::te::bench::DeviceBuffers &memory) {
     arguments.resize(sets);
     for (const ArgumentInfo &info : step.arguments()) {
+      // The next value of a state replaces it.
+      if (info.carriedInput >= 0) {
+        for (std::vector<void *> &pointers : arguments)
+          pointers.push_back(pointers[static_cast<size_t>(info.carriedInput)]);
+        continue;
+      }
       // Weights alone are larger than the cache; everything else rotates.
-      bool rotates = info.role == ArgumentInfo::Role::Argument &&
+      bool rotates = info.role == ArgumentInfo::Role::Argument && !info.init &&
                      !StringRef(info.name).starts_with("w");
       int64_t count = 1;
       for (int64_t size : info.shape)
@@ -63,6 +70,9 @@ public:
         if (info.role == ArgumentInfo::Role::Result) {
           if (!pointer)
             pointer = memory.allocate(info.bytes);
+        } else if (info.init) {
+          if (!pointer)
+            pointer = memory.allocateFilled(count, *info.init);
         } else if (!pointer || rotates) {
           pointer = memory.allocateRandom(
               count, info.type,

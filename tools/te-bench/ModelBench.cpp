@@ -110,6 +110,7 @@ struct ModelRow {
   bool isSame = true;
   int64_t weightElements = 0, argumentBytes = 0;
   int64_t arenaBytes = 0, workspaceBytes = 0;
+  double loadMs = 0;
   llvm::json::Array kernels;
 
   double tokensPerSecond() const {
@@ -124,12 +125,12 @@ void print(const ModelRow &row) {
   };
   llvm::outs() << llvm::format(
       "%-24s %-6s %10.3f %12.3f %16.0f %7.0f %7.2f  %-9.5f %13.0f %10.0f "
-      "%14.0f %9lld%s\n",
+      "%14.0f %9lld %8.0f%s\n",
       row.recipe, row.overlap, row.timing.burstMs, row.timing.sustainedMs,
       row.tokensPerSecond(), row.tflops(), row.speedup,
       static_cast<double>(row.losses.front().back()), mib(row.argumentBytes),
       mib(row.arenaBytes), mib(row.workspaceBytes),
-      static_cast<long long>(row.launches),
+      static_cast<long long>(row.launches), row.loadMs,
       row.isSame ? "" : "  LOSSES DIFFER");
   llvm::outs().flush();
 }
@@ -151,6 +152,7 @@ llvm::json::Object toJson(const ModelRow &row) {
                             {"arena_bytes", row.arenaBytes},
                             {"workspace_bytes", row.workspaceBytes},
                             {"launches", row.launches},
+                            {"load_ms", row.loadMs},
                             {"kernels", llvm::json::Array(row.kernels)}};
   if (row.speedup != 0)
     object.insert({"speedup_over_bf16", row.speedup});
@@ -216,6 +218,7 @@ void measureStep(const Ranks &ranks, const Effort &effort,
   row.argumentBytes = one.argumentBytes;
   row.arenaBytes = one.arenaBytes;
   row.workspaceBytes = one.workspaceBytes;
+  row.loadMs = one.loadMs;
   ranks.each([&](te_rt_context *, int rank) {
     loaded[static_cast<size_t>(rank)].reset();
   });
@@ -240,7 +243,7 @@ llvm::json::Array runModelBench(const std::string &backend, const Effort &full,
   llvm::json::Array rows;
   llvm::outs() << "recipe                   overlap  burst ms sustained ms  "
                   "tokens/s a rank  TFLOPS  x bf16  loss      arguments MiB  "
-                  "arena MiB  workspace MiB  launches\n";
+                  "arena MiB  workspace MiB  launches  load ms\n";
   // Of bf16, by the overlap.
   std::map<std::string, double> plainMs;
   for (const char *recipe : kRecipes) {

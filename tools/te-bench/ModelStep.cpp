@@ -7,6 +7,7 @@
 #include "llvm/ADT/bit.h"
 #include "llvm/Support/WithColor.h"
 
+#include <chrono>
 #include <cstdlib>
 #include <numeric>
 
@@ -86,8 +87,12 @@ LoadedStep::LoadedStep(te_rt_context *context,
                std::min(info.bytes - done, static_cast<int64_t>(block.size()))),
            "copy");
   }
+  const auto start = std::chrono::steady_clock::now();
   need(te_rt_instance_create(context, &step.module(), &instance),
        "loading the step");
+  loadMs = std::chrono::duration<double, std::milli>(
+               std::chrono::steady_clock::now() - start)
+               .count();
   need(te_rt_instance_memory(instance, &arenaBytes, &workspaceBytes), "memory");
 }
 

@@ -30,6 +30,9 @@ public:
 
   int64_t argumentBytes = 0, weightElements = 0;
   int64_t arenaBytes = 0, workspaceBytes = 0;
+  /// How long the runtime took to load the step: GEMMs are tuned in it unless
+  /// the tuning file has them.
+  double loadMs = 0;
 
 private:
   DeviceBuffers memory;
