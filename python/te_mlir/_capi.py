@@ -15,7 +15,7 @@ from ctypes import POINTER, c_char_p, c_float, c_int32, c_int64, c_size_t, c_uin
 from te_mlir.errors import CompileError, Diagnostic, RuntimeFailure, TEError
 
 #: The TE_RT_VERSION of this package's structs.
-ABI_VERSION = 17
+ABI_VERSION = 18
 
 
 #: Whether to end a compilation.

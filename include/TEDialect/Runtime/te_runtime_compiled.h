@@ -44,6 +44,9 @@ typedef struct te_rt_generated {
   /// What is added to the random streams in the code, so that launches that
   /// differ in their streams have the same code.
   int32_t stream;
+  /// Bit i is set if output i is the amax of all elements, an f32 that the
+  /// runtime sets to 0 and the code raises.
+  int32_t amaxes;
 } te_rt_generated;
 
 /// Enqueues the plan in `slot`. `buffers` are in the order of its row in

@@ -16,7 +16,7 @@ extern "C" {
 /// The calling convention: raised by every change of a struct below or of a
 /// function that compiled code calls. A kernel that changes does not raise it:
 /// a module names the kernels it uses (te_rt_kernel_use).
-#define TE_RT_VERSION 17
+#define TE_RT_VERSION 18
 
 /// What went wrong, and whether a retry can help. The text is in
 /// te_rt_last_error().

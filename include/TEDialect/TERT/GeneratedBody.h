@@ -23,6 +23,9 @@ int64_t getColsOfReductions(Block &body);
 /// From an element of rows of `cols` to the number of its row.
 AffineMap getMapOfRows(int64_t cols, MLIRContext *context);
 
+/// From each element to the only one of a buffer.
+AffineMap getMapOfOne(MLIRContext *context);
+
 /// Whether `expr` has one value for the `length` elements from each multiple of
 /// `length` on.
 bool isUniform(AffineExpr expr, int64_t length);

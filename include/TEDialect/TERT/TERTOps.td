@@ -124,11 +124,11 @@ def TERT_LaunchOp
     A step ends when both streams have finished.
 
     A launch of `generated` has its code in `body`: elementwise `arith` and `math`
-    ops on scalars, `tert.dropout` and `tert.row_reduce`, which `te-convert-tert-to-llvm` compiles. Element i of the
+    ops on scalars, `tert.dropout`, `tert.row_reduce` and `tert.amax`, which `te-convert-tert-to-llvm` compiles. Element i of the
     outputs is computed from element i of each input; with `maps`, from the element
     that the input's map gives for i, which is how transposes, slices and broadcasts are read.
-    If the body sums rows, `maps` may go on with the outputs: `d0 floordiv cols` is an output
-    with an element for each row.
+    `maps` may go on with the outputs: `d0 floordiv cols` is an output with an element for each
+    row, if the body sums rows, and `0` one with the single element of a `tert.amax`.
 
     Constraints:
     1. (launch-c1) `kernel` is the name of a row.
@@ -137,8 +137,8 @@ def TERT_LaunchOp
     4. (launch-c4) only optional buffers are `tert.null`.
     5. (launch-c5) a buffer that is written is not also another buffer of the launch, except an input that the row allows to share its memory.
     6. (launch-c6) only collectives are `side`.
-    7. (launch-c7) only a launch of `generated` has a `body`; it takes an element of each input buffer, consists of `arith` and `math` ops on f32, of conversions between f32 and bf16 or f16, of `tert.dropout`, whose operands are elements of type i32, and of `tert.row_reduce`, and ends in a `tert.yield` of an element of each output buffer; the buffers have `count` elements, or as many as their map reaches.
-    8. (launch-c8) `maps` has a map of one dimension to one result for each input, or for each input and output, made of sums, products, `floordiv` and `mod`; that of an output is the identity, or `d0 floordiv cols` if its value is the same for all elements of a row.
+    7. (launch-c7) only a launch of `generated` has a `body`; it takes an element of each input buffer, consists of `arith` and `math` ops on f32, of conversions between f32 and bf16 or f16, of `tert.dropout`, whose operands are elements of type i32, of `tert.row_reduce` and of `tert.amax`, and ends in a `tert.yield` of an element of each output buffer; the buffers have `count` elements, or as many as their map reaches.
+    8. (launch-c8) `maps` has a map of one dimension to one result for each input, or for each input and output, made of sums, products, `floordiv` and `mod`; that of an output is the identity, `d0 floordiv cols` if its value is the same for all elements of a row, or `0` exactly if its value is that of a `tert.amax`.
 
     Example:
 
@@ -215,6 +215,26 @@ def TERT_RowReduceOp : TERT_Op<"row_reduce", [Pure]> {
   let arguments = (ins TERT_RowReduction:$kind, F32:$x, I64Attr:$cols);
   let results = (outs F32:$y);
   let assemblyFormat = "$kind $x attr-dict";
+}
+
+def TERT_AmaxOp : TERT_Op<"amax", [Pure]> {
+  let summary = "the largest magnitude of all elements";
+  let description = [{
+    An op of generated code: the largest `|x|` of all elements that the launch computes, as
+    `te.amax` defines it: NaN is ignored, and 0 is the least.
+
+    Constraints:
+    1. (amax-c1) only `tert.yield` reads the result.
+
+    Example:
+
+    ```mlir
+    %amax = tert.amax %x
+    ```
+  }];
+  let arguments = (ins F32:$x);
+  let results = (outs F32:$y);
+  let assemblyFormat = "$x attr-dict";
 }
 
 def TERT_YieldOp

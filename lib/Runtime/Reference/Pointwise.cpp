@@ -11,6 +11,9 @@ namespace te::rt::reference {
 void generated(const generated_params &p, void *const *buffers) {
   const auto *code = reinterpret_cast<const te_rt_generated *>(p.function);
   const int64_t block = code->block_elements;
+  for (int i = 0; generated_buffers::out0 + i < generated_buffers::count_; ++i)
+    if (code->amaxes >> i & 1)
+      *static_cast<float *>(buffers[generated_buffers::out0 + i]) = 0.0f;
   parallelFor(ceilDiv(p.count, block), p.count,
               [&](int64_t begin, int64_t end) {
                 code->host(buffers, begin * block,

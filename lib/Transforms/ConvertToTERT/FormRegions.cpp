@@ -11,6 +11,7 @@
 // their operand in place. What another op reads of them is stored.
 //
 // A comparison has no memory: each select has one of its own, in its region.
+// The amax of a value is measured in the region that computes the value.
 //
 //===----------------------------------------------------------------------===//
 
@@ -47,8 +48,8 @@ static constexpr int64_t kFewestCols = 32,
                          kMostCols = tert::kMostColsOfReduction;
 
 OperandRange te::elementsOf(Operation *op) {
-  return isa<DropoutOp, linalg::ReduceOp>(op) ? op->getOperands().take_front(1)
-                                              : op->getOperands();
+  const bool isFirst = isa<DropoutOp, linalg::ReduceOp, AmaxOp>(op);
+  return op->getOperands().take_front(isFirst ? 1 : op->getNumOperands());
 }
 
 int64_t te::countOf(Value value) {
@@ -56,8 +57,8 @@ int64_t te::countOf(Value value) {
 }
 
 int64_t te::countOf(Operation *op) {
-  return countOf(isa<linalg::ReduceOp>(op) ? op->getOperand(0)
-                                           : op->getResult(0));
+  return countOf(isa<linalg::ReduceOp, AmaxOp>(op) ? op->getOperand(0)
+                                                   : op->getResult(0));
 }
 
 /// Whether `op` is a reduction of rows that may be part of a region.
@@ -91,6 +92,13 @@ bool te::isFusible(Operation &op) {
     return isFloat(type) &&
            select.getCondition().getDefiningOp<arith::CmpFOp>();
   return isFloat(type) && llvm::all_of(elementsOf(&op).getTypes(), isFloat);
+}
+
+/// Whether the region that computes the operand of `op` may measure its amax.
+static bool isMeasurable(Operation &op) {
+  auto amax = dyn_cast<AmaxOp>(op);
+  return amax && !amax.getSkip() && !isa<ByRowsOp>(amax->getParentOp()) &&
+         amax.getX().getType().hasStaticShape() && countOf(amax.getX()) != 0;
 }
 
 /// The value of all elements if `value` is a splat constant.
@@ -331,8 +339,9 @@ bool FormRegions::readsElsewhere(const Region &readers, const Region &makers,
   return llvm::any_of(readers, [&](Operation *reader) {
     return llvm::any_of(elementsOf(reader), [&](Value operand) {
       Input input = inputOf(operand);
-      if (!makers.contains(input.tensor.getDefiningOp()) ||
-          input.isWhole(operand))
+      Operation *maker = input.tensor.getDefiningOp();
+      if (!makers.contains(maker) ||
+          (input.isWhole(operand) && !isa<AmaxOp>(maker)))
         return false;
       const bool isOfItsRow =
           extent.cols != 0 && countOf(reader) == extent.count &&
@@ -456,7 +465,8 @@ bool FormRegions::mayJoin(const Region &earlier, const Region &later,
   // linalg.generic finds its number of elements in a tensor that has them all.
   auto hasAll = [&](const Input &input) { return input.map.isIdentity(); };
   auto isOfAll = [&](Value output) {
-    return countOf(output) == interface.extent.count;
+    return countOf(output) == interface.extent.count &&
+           !output.getDefiningOp<AmaxOp>();
   };
   return interface.inputs.size() <= mostInputs &&
          interface.outputs.size() <= mostOutputs &&
@@ -504,7 +514,7 @@ void FormRegions::form(Block &block) {
   DenseMap<Operation *, Region> regions;
   DenseMap<Operation *, Operation *> lastOf;
   for (Operation &op : block) {
-    if (!isFusible(op) || isa<arith::CmpFOp>(op))
+    if (!(isFusible(op) || isMeasurable(op)) || isa<arith::CmpFOp>(op))
       continue;
     Region joined;
     SmallVector<Value> operands(elementsOf(&op));
@@ -536,9 +546,10 @@ void FormRegions::form(Block &block) {
   }
   for (Operation &op : llvm::make_early_inc_range(block))
     if (auto found = regions.find(&op); found != regions.end()) {
-      // A sum that joined no other op is a launch of `row_sum`.
+      // A sum or an amax that joined no other op has a kernel of its own.
       auto reduction = dyn_cast<linalg::ReduceOp>(op);
-      if (found->second.size() == 1 && reduction && isSum(reduction)) {
+      if (found->second.size() == 1 &&
+          (isa<AmaxOp>(op) || (reduction && isSum(reduction)))) {
         op.removeAttr(kInRegion);
         lastOf.erase(&op);
       } else
@@ -583,7 +594,8 @@ SmallVector<Value> FormRegions::createGeneric(OpBuilder &b, Location loc,
                                             getElementTypeOrSelf(output)));
     types.push_back(inits.back().getType());
     maps.push_back(
-        countOf(output) == interface.extent.count
+        output.getDefiningOp<AmaxOp>() ? tert::getMapOfOne(&getContext())
+        : countOf(output) == interface.extent.count
             ? b.getMultiDimIdentityMap(1)
             : tert::getMapOfRows(interface.extent.cols, &getContext()));
   }
@@ -660,6 +672,8 @@ void FormRegions::replace(const Region &region) {
                                                ? tert::RowReduction::Sum
                                                : tert::RowReduction::Maximum,
                                            result, interface.extent.cols);
+      } else if (isa<AmaxOp>(op)) {
+        result = tert::AmaxOp::create(b, op->getLoc(), b.getF32Type(), result);
       } else if (auto comparison = dyn_cast<arith::CmpFOp>(op)) {
         scalars[comparison] =
             arith::CmpFOp::create(b, op->getLoc(), comparison.getPredicate(),
@@ -674,10 +688,9 @@ void FormRegions::replace(const Region &region) {
         result = arith::TruncFOp::create(b, op->getLoc(), type, result);
       scalars[op->getResult(0)] = result;
     }
-    linalg::YieldOp::create(
-        b, loc, llvm::map_to_vector(interface.outputs, [&](Value output) {
-          return scalars.lookup(output);
-        }));
+    auto scalarOf = [&](Value output) { return scalars.lookup(output); };
+    linalg::YieldOp::create(b, loc,
+                            llvm::map_to_vector(interface.outputs, scalarOf));
   };
   SmallVector<Value> results = createGeneric(b, loc, interface, emitBody);
   for (auto [output, result] : llvm::zip_equal(interface.outputs, results))

@@ -40,7 +40,9 @@ void CodeEmitter::emitHost() {
       pointers.push_back(LLVM::LoadOp::create(
           b, loc, ptr, at(function.getArgument(0), ptr, wide(index))));
   stream = function.getArgument(3);
+  beginAmaxes();
   emitHostBody(function.getArgument(1), function.getArgument(2));
+  endAmaxes();
   LLVM::ReturnOp::create(b, loc, ValueRange());
 }
 
@@ -56,7 +58,9 @@ void CodeEmitter::emitDevice() {
   stream = arguments.back();
   Value aligned = LLVM::TruncOp::create(b, loc, b.getI1Type(),
                                         arguments.drop_back().back());
+  beginAmaxes();
   emitDeviceBody(arguments.drop_back(2).back(), aligned);
+  endAmaxesOfBlock();
   LLVM::ReturnOp::create(b, loc, ValueRange());
 }
 
@@ -135,20 +139,20 @@ void CodeEmitter::emitBarrier() {
       number(b.getI32Type(), 0));
 }
 
-Value CodeEmitter::getSharedMemory() {
+Value CodeEmitter::getSharedArray(StringRef name, Type element, int64_t size) {
   auto module = step->getParentOfType<ModuleOp>();
-  if (!module.lookupSymbol(tert::kSharedMemory)) {
+  if (!module.lookupSymbol(name)) {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(module.getBody());
     auto memory = LLVM::GlobalOp::create(
-        b, step.getLoc(), LLVM::LLVMArrayType::get(b.getI8Type(), 0),
-        /*isConstant=*/false, LLVM::Linkage::External, tert::kSharedMemory,
+        b, step.getLoc(), LLVM::LLVMArrayType::get(element, size),
+        /*isConstant=*/false,
+        size == 0 ? LLVM::Linkage::External : LLVM::Linkage::Internal, name,
         Attribute(), /*alignment=*/16, kSharedSpace);
     memory->setAttr(tert::kDeviceAttr, b.getUnitAttr());
   }
   return LLVM::AddressOfOp::create(
-      b, loc, LLVM::LLVMPointerType::get(b.getContext(), kSharedSpace),
-      tert::kSharedMemory);
+      b, loc, LLVM::LLVMPointerType::get(b.getContext(), kSharedSpace), name);
 }
 
 Value CodeEmitter::call(StringRef function, Type result, ValueRange operands) {

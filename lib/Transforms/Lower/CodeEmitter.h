@@ -30,8 +30,20 @@ public:
   virtual int32_t getBlockElements() const = 0;
   /// The bytes of shared memory of a block.
   virtual int32_t getSharedBytes() const { return 0; }
+  /// Bit i is set if output i is an amax.
+  int32_t getAmaxes() const;
 
 protected:
+  /// The op of which output `i` is the amax; null for other outputs.
+  tert::AmaxOp amaxOf(unsigned i) const {
+    return body.getTerminator()->getOperand(i).getDefiningOp<tert::AmaxOp>();
+  }
+  bool isOutputOfAll(unsigned i) const {
+    return maps[inputs.size() + i].isIdentity();
+  }
+  /// Raises `op` to `x`, its operand for one element, if that is larger.
+  void raise(tert::AmaxOp op, Value x);
+
   /// Emits the body of the host function, which computes the elements from
   /// `begin` to before `end`.
   virtual void emitHostBody(Value begin, Value end) = 0;
@@ -70,8 +82,9 @@ protected:
   }
   /// Waits for all threads of the block.
   void emitBarrier();
-  /// The address of the block's shared memory.
-  Value getSharedMemory();
+  /// The address of an array in the block's shared memory. One without a size
+  /// is the memory of getSharedBytes.
+  Value getSharedArray(StringRef name, Type element, int64_t size);
   Value call(StringRef function, Type result, ValueRange operands);
   Value at(Value pointer, Type element, Value index) {
     return LLVM::GEPOp::create(b, loc, pointer.getType(), element, pointer,
@@ -156,6 +169,12 @@ protected:
 private:
   /// What is added to the streams of the body, an i32.
   Value stream;
+  /// Where a thread has its part of each amax.
+  llvm::SmallDenseMap<Operation *, Value> amaxes;
+  void beginAmaxes();
+  /// Raises the amaxes in memory to those of this thread, or of its block.
+  void endAmaxes();
+  void endAmaxesOfBlock();
 
   /// Creates the function and sets the insertion point to the start of its
   /// body.

@@ -29,7 +29,7 @@ private:
   void emitDeviceBody(Value count, Value aligned) override;
 
   /// Emits the body for one element of each input, for the element `index` of
-  /// the outputs, and returns its results.
+  /// the outputs, and returns its results, without amaxes.
   SmallVector<Value> compute(ValueRange elements, Value index);
   /// Emits code that loads, computes and stores the element `index`.
   void computeElement(Value index);
@@ -52,8 +52,11 @@ SmallVector<Value> ElementCode::compute(ValueRange elements, Value index) {
     values[argument] = element;
   auto of = [&](Value value) { return values.lookup(value); };
   for (Operation &op : body.without_terminator())
-    values[op.getResult(0)] =
-        computeOp(op, llvm::map_to_vector(op.getOperands(), of), index);
+    if (auto amax = dyn_cast<tert::AmaxOp>(op))
+      raise(amax, of(amax.getX()));
+    else
+      values[op.getResult(0)] =
+          computeOp(op, llvm::map_to_vector(op.getOperands(), of), index);
   return llvm::map_to_vector(body.getTerminator()->getOperands(), of);
 }
 
@@ -62,7 +65,8 @@ void ElementCode::computeElement(Value index) {
   for (unsigned i = 0; i < inputs.size(); ++i)
     elements.push_back(load(i, index));
   for (auto [i, result] : llvm::enumerate(compute(elements, index)))
-    store(i, index, result);
+    if (isOutputOfAll(i))
+      store(i, index, result);
 }
 
 void ElementCode::emitHostBody(Value begin, Value end) {
@@ -76,9 +80,10 @@ void ElementCode::emitHostBody(Value begin, Value end) {
 void ElementCode::computeVectors(Value first, Value thread) {
   // A vector has 16 bytes in the widest type of the outputs: the stores of a
   // warp have no gaps. Wider inputs take two loads, whose gaps the cache fills.
-  unsigned widest = 0;
-  for (Type type : outputs)
-    widest = std::max(widest, type.getIntOrFloatBitWidth());
+  unsigned widest = 16;
+  for (auto [i, type] : llvm::enumerate(outputs))
+    if (isOutputOfAll(i))
+      widest = std::max(widest, type.getIntOrFloatBitWidth());
   const int64_t length = 128 / widest, vectors = kElements / length;
   SmallVector<Value> places;
   SmallVector<SmallVector<Value>> loaded(vectors);
@@ -93,12 +98,14 @@ void ElementCode::computeVectors(Value first, Value thread) {
     for (int64_t lane = 0; lane < length; ++lane) {
       SmallVector<Value> elements = llvm::map_to_vector(
           loaded[v], [&](Value vector) { return extract(vector, lane); });
-      for (auto [vector, element] : llvm::zip_equal(
-               results, compute(elements, add(places[v], wide(lane)))))
-        vector = insert(vector, element, lane);
+      for (auto [i, element] :
+           llvm::enumerate(compute(elements, add(places[v], wide(lane)))))
+        if (isOutputOfAll(i))
+          results[i] = insert(results[i], element, lane);
     }
     for (auto [i, vector] : llvm::enumerate(results))
-      storeVector(i, places[v], vector, length);
+      if (isOutputOfAll(i))
+        storeVector(i, places[v], vector, length);
   }
 }
 

@@ -73,6 +73,7 @@ GeneratedCode::Code GeneratedCode::emit(tert::LaunchOp launch,
           emitter->getBlock(),
           emitter->getBlockElements(),
           emitter->getSharedBytes(),
+          emitter->getAmaxes(),
           {}};
 }
 
@@ -83,7 +84,7 @@ LLVM::GlobalOp GeneratedCode::emitRecord(const Code &code, int32_t stream,
   const Type i32 = b.getI32Type();
   // The fields of te_rt_generated, in order.
   auto type = LLVM::LLVMStructType::getLiteral(
-      b.getContext(), {ptr, ptr, ptr, ptr, i32, i32, i32, i32});
+      b.getContext(), {ptr, ptr, ptr, ptr, i32, i32, i32, i32, i32});
   auto record = LLVM::GlobalOp::create(
       b, loc, type, /*isConstant=*/true, LLVM::Linkage::Private,
       code.name + "_record_" + std::to_string(static_cast<uint32_t>(stream)),
@@ -103,7 +104,8 @@ LLVM::GlobalOp GeneratedCode::emitRecord(const Code &code, int32_t stream,
                     number(code.block),
                     number(code.blockElements),
                     number(code.sharedBytes),
-                    number(stream)};
+                    number(stream),
+                    number(code.amaxes)};
   Value value = LLVM::PoisonOp::create(b, loc, type);
   for (auto [index, field] : llvm::enumerate(fields))
     value = LLVM::InsertValueOp::create(b, loc, value, field, index);

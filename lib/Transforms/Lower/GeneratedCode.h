@@ -50,7 +50,7 @@ private:
   /// The functions of a body, and what a launch of them needs.
   struct Code {
     std::string name;
-    int32_t block, blockElements, sharedBytes;
+    int32_t block, blockElements, sharedBytes, amaxes;
     std::map<int32_t, LLVM::GlobalOp> records;
   };
   Code emit(tert::LaunchOp launch, std::string name);

@@ -73,7 +73,7 @@ private:
 
   bool isOfRow(Value value) const { return plain.isOfRow(value); }
   bool isOutputOfRow(unsigned i) const {
-    return !maps[inputs.size() + i].isIdentity();
+    return !isOutputOfAll(i) && !amaxOf(i);
   }
   /// What the lanes of a reduction begin with, and what an element makes them.
   Value startOf(tert::RowReduceOp op);
@@ -189,7 +189,7 @@ int64_t RowCode::getRunLength(int64_t threads) const {
     if (!isOfRow(body.getArgument(i)))
       widest = std::max(widest, type.getIntOrFloatBitWidth());
   for (auto [i, type] : llvm::enumerate(outputs))
-    if (!isOutputOfRow(i))
+    if (isOutputOfAll(i))
       widest = std::max(widest, type.getIntOrFloatBitWidth());
   int64_t length = 128 / widest;
   while (length > 1 && (cols % length != 0 || cols < threads * length))
@@ -341,11 +341,14 @@ void RowCode::emitHostRow(Value base, ValueRange lanes) {
                      b, loc, combine(op, before, valueOf(op.getX(), element)),
                      place);
                }
-               if (pass == passes->getLast())
+               if (pass == passes->getLast()) {
+                 for (auto op : body.getOps<tert::AmaxOp>())
+                   raise(op, valueOf(op.getX(), element));
                  for (auto [i, value] :
                       llvm::enumerate(body.getTerminator()->getOperands()))
-                   if (!isOutputOfRow(i))
+                   if (isOutputOfAll(i))
                      store(i, element.index, valueOf(value, element));
+               }
                return {};
              });
     for (auto [op, lane] : llvm::zip(reductions, lanes))
@@ -433,18 +436,22 @@ void RowCode::useRuns(MutableArrayRef<Run> runs, int64_t length,
           value = LLVM::SelectOp::create(b, loc, run.inRow, value, startOf(op));
         lane = combine(op, lane, value);
       }
-      if (pass == passes->getLast())
-        for (auto [i, value] :
-             llvm::enumerate(body.getTerminator()->getOperands()))
-          if (!isOutputOfRow(i))
-            results[i] = insert(results[i], valueOf(value, element), k);
+      if (pass != passes->getLast())
+        continue;
+      // Behind the row, elements are the last ones again.
+      for (auto op : body.getOps<tert::AmaxOp>())
+        raise(op, valueOf(op.getX(), element));
+      for (auto [i, value] :
+           llvm::enumerate(body.getTerminator()->getOperands()))
+        if (isOutputOfAll(i))
+          results[i] = insert(results[i], valueOf(value, element), k);
     }
     keepValues(run);
     if (pass != passes->getLast())
       continue;
     auto storeResults = [&] {
       for (auto [i, vector] : llvm::enumerate(results))
-        if (!isOutputOfRow(i))
+        if (isOutputOfAll(i))
           storeVector(i, run.index, vector, length);
     };
     if (run.inRow)
@@ -604,7 +611,7 @@ void RowCode::emitBlock(Value base, Value thread, int64_t length) {
   passes = ofBlock;
   rowValues.clear();
   divisors.clear();
-  shared = getSharedMemory();
+  shared = getSharedArray(tert::kSharedMemory, b.getI8Type(), 0);
   hasKeptInputs = false;
   pass = 0;
   if (llvm::any_of(keptAt, [](const auto &kept) {

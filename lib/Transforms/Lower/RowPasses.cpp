@@ -32,7 +32,7 @@ RowPasses::RowPasses(Block &body, ArrayRef<AffineMap> maps, bool keepsValues)
   ArrayRef<AffineMap> outputs = maps.drop_front(body.getNumArguments());
   for (auto [map, value] :
        llvm::zip_equal(outputs, body.getTerminator()->getOperands()))
-    if (map.isIdentity())
+    if (map.isIdentity() || value.getDefiningOp<tert::AmaxOp>())
       last = std::max(last, ready.lookup(value));
   reductions.resize(last + 1);
   for (unsigned pass = 0; pass <= last; ++pass)

@@ -80,6 +80,20 @@ func.func @dropout(%x: !tert.buffer<128>, %state: !tert.buffer<8>, %y: !tert.buf
   return
 }
 
+// CHECK-LABEL: func.func @amax
+func.func @amax(%in: !tert.buffer<256>, %y: !tert.buffer<4>) {
+  %none = tert.null : !tert.buffer<0>
+  tert.launch "generated" {count = 64 : i64, function = 0 : i64} (%in, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none)
+    maps [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (0)>]
+    : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<4>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
+  ^bb0(%x: f32):
+    // CHECK: tert.amax %{{.*}}
+    %amax = tert.amax %x
+    tert.yield %amax : f32
+  }
+  return
+}
+
 // CHECK-LABEL: func.func @row_reduce
 func.func @row_reduce(%in: !tert.buffer<32768>, %y: !tert.buffer<8>) {
   %none = tert.null : !tert.buffer<0>

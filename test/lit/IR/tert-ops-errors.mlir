@@ -148,7 +148,7 @@ func.func @launch_c7_op(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
   tert.launch "generated" {count = 64 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none)
     : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
   ^bb0(%in: f32):
-    // expected-error @below {{expected generated code to be arith and math ops on f32, conversions between f32 and bf16 or f16, tert.dropout and tert.row_reduce, but got 'math.atan'}}
+    // expected-error @below {{expected generated code to be arith and math ops on f32, conversions between f32 and bf16 or f16, tert.dropout, tert.row_reduce and tert.amax, but got 'math.atan'}}
     %out = math.atan %in : f32
     tert.yield %out : f32
   }
@@ -162,7 +162,7 @@ func.func @launch_c7_condition(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
     : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
   ^bb0(%in: f32):
     %holds = arith.cmpf olt, %in, %in : f32
-    // expected-error @below {{expected generated code to be arith and math ops on f32, conversions between f32 and bf16 or f16, tert.dropout and tert.row_reduce, but got 'arith.select'}}
+    // expected-error @below {{expected generated code to be arith and math ops on f32, conversions between f32 and bf16 or f16, tert.dropout, tert.row_reduce and tert.amax, but got 'arith.select'}}
     %out = arith.select %holds, %holds, %holds : i1
     tert.yield %in : f32
   }
@@ -264,7 +264,7 @@ func.func @row_reduce_c1_different(%x: !tert.buffer<256>, %y: !tert.buffer<256>)
 // -----
 func.func @launch_c8_output(%x: !tert.buffer<256>, %y: !tert.buffer<8>) {
   %none = tert.null : !tert.buffer<0>
-  // expected-error @below {{expected an output to have an element for each of 'count' or for each row, with one value in a row, but its map is affine_map<(d0) -> (d0 floordiv 32)>}}
+  // expected-error @below {{expected an output to have an element for each of 'count', one for each row, with one value in a row, or, of tert.amax, one for all, but its map is affine_map<(d0) -> (d0 floordiv 32)>}}
   tert.launch "generated" {count = 64 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none)
     maps [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0 floordiv 32)>]
     : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<8>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
@@ -371,7 +371,7 @@ func.func @launch_c7_integers(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
   tert.launch "generated" {count = 64 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none)
     : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
   ^bb0(%in: f32):
-    // expected-error @below {{expected generated code to be arith and math ops on f32, conversions between f32 and bf16 or f16, tert.dropout and tert.row_reduce, but got 'arith.constant'}}
+    // expected-error @below {{expected generated code to be arith and math ops on f32, conversions between f32 and bf16 or f16, tert.dropout, tert.row_reduce and tert.amax, but got 'arith.constant'}}
     %i = arith.constant 1 : i32
     tert.yield %in : f32
   }
@@ -385,7 +385,7 @@ func.func @launch_c7_half(%x: !tert.buffer<128>, %y: !tert.buffer<128>) {
   tert.launch "generated" {count = 64 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none)
     : !tert.buffer<128>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<128>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
   ^bb0(%in: bf16):
-    // expected-error @below {{expected generated code to be arith and math ops on f32, conversions between f32 and bf16 or f16, tert.dropout and tert.row_reduce, but got 'arith.addf'}}
+    // expected-error @below {{expected generated code to be arith and math ops on f32, conversions between f32 and bf16 or f16, tert.dropout, tert.row_reduce and tert.amax, but got 'arith.addf'}}
     %s = arith.addf %in, %in : bf16
     tert.yield %s : bf16
   }
@@ -399,7 +399,7 @@ func.func @launch_c7_narrow(%x: !tert.buffer<128>, %y: !tert.buffer<128>) {
   tert.launch "generated" {count = 64 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none)
     : !tert.buffer<128>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<128>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
   ^bb0(%in: bf16):
-    // expected-error @below {{expected generated code to be arith and math ops on f32, conversions between f32 and bf16 or f16, tert.dropout and tert.row_reduce, but got 'arith.extf'}}
+    // expected-error @below {{expected generated code to be arith and math ops on f32, conversions between f32 and bf16 or f16, tert.dropout, tert.row_reduce and tert.amax, but got 'arith.extf'}}
     %s = arith.extf %in : bf16 to f64
     %t = arith.truncf %s : f64 to bf16
     tert.yield %t : bf16
@@ -414,7 +414,7 @@ func.func @launch_c7_rounding(%x: !tert.buffer<256>, %y: !tert.buffer<128>) {
   tert.launch "generated" {count = 64 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none)
     : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<128>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
   ^bb0(%in: f32):
-    // expected-error @below {{expected generated code to be arith and math ops on f32, conversions between f32 and bf16 or f16, tert.dropout and tert.row_reduce, but got 'arith.truncf'}}
+    // expected-error @below {{expected generated code to be arith and math ops on f32, conversions between f32 and bf16 or f16, tert.dropout, tert.row_reduce and tert.amax, but got 'arith.truncf'}}
     %s = arith.truncf %in to_nearest_even : f32 to bf16
     tert.yield %s : bf16
   }
@@ -428,7 +428,7 @@ func.func @launch_c7_compare(%x: !tert.buffer<128>, %y: !tert.buffer<128>) {
   tert.launch "generated" {count = 64 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none)
     : !tert.buffer<128>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<128>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
   ^bb0(%in: bf16):
-    // expected-error @below {{expected generated code to be arith and math ops on f32, conversions between f32 and bf16 or f16, tert.dropout and tert.row_reduce, but got 'arith.cmpf'}}
+    // expected-error @below {{expected generated code to be arith and math ops on f32, conversions between f32 and bf16 or f16, tert.dropout, tert.row_reduce and tert.amax, but got 'arith.cmpf'}}
     %c = arith.cmpf ogt, %in, %in : bf16
     tert.yield %in : bf16
   }
@@ -444,7 +444,7 @@ func.func @launch_c7_choice(%x: !tert.buffer<128>, %y: !tert.buffer<128>) {
   ^bb0(%in: bf16):
     %w = arith.extf %in : bf16 to f32
     %c = arith.cmpf ogt, %w, %w : f32
-    // expected-error @below {{expected generated code to be arith and math ops on f32, conversions between f32 and bf16 or f16, tert.dropout and tert.row_reduce, but got 'arith.select'}}
+    // expected-error @below {{expected generated code to be arith and math ops on f32, conversions between f32 and bf16 or f16, tert.dropout, tert.row_reduce and tert.amax, but got 'arith.select'}}
     %s = arith.select %c, %in, %in : bf16
     tert.yield %s : bf16
   }
@@ -537,6 +537,52 @@ func.func @launch_c7_count(%x: !tert.buffer<4>, %y: !tert.buffer<4>) {
   // expected-error @below {{expected a buffer of 1 elements of type 'f32', but got one of 4 bytes}}
   tert.launch "generated" {count = -1 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none)
     : !tert.buffer<4>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<4>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
+  ^bb0(%in: f32):
+    tert.yield %in : f32
+  }
+  return
+}
+
+// -----
+
+func.func @amax_c1(%x: !tert.buffer<256>, %y: !tert.buffer<4>) {
+  %none = tert.null : !tert.buffer<0>
+  tert.launch "generated" {count = 64 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none)
+    maps [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (0)>]
+    : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<4>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
+  ^bb0(%in: f32):
+    %amax = tert.amax %in
+    // expected-error @below {{expected only tert.yield to read the result of tert.amax}}
+    %other = arith.negf %amax : f32
+    tert.yield %amax : f32
+  }
+  return
+}
+
+// -----
+
+// An amax has one element.
+func.func @launch_c8_amax(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
+  %none = tert.null : !tert.buffer<0>
+  // expected-error @below {{expected an output to have an element for each of 'count', one for each row, with one value in a row, or, of tert.amax, one for all, but its map is affine_map<(d0) -> (d0)>}}
+  tert.launch "generated" {count = 64 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none)
+    : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
+  ^bb0(%in: f32):
+    %amax = tert.amax %in
+    tert.yield %amax : f32
+  }
+  return
+}
+
+// -----
+
+// And nothing else has one.
+func.func @launch_c8_one(%x: !tert.buffer<256>, %y: !tert.buffer<4>) {
+  %none = tert.null : !tert.buffer<0>
+  // expected-error @below {{one for all, but its map is affine_map<(d0) -> (0)>}}
+  tert.launch "generated" {count = 64 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none)
+    maps [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (0)>]
+    : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<4>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
   ^bb0(%in: f32):
     tert.yield %in : f32
   }

@@ -72,8 +72,8 @@ done:
 })";
 
 TEST_P(Pointwise, GeneratedCodeOfAModule) {
-  const te_rt_generated code = {"twice", twice, kTwicePtx, "twice",
-                                128,     128,   0,         3};
+  const te_rt_generated code = {"twice", twice, kTwicePtx, "twice", 128,
+                                128,     0,     3,         0};
   for (size_t count : {0u, 1u, 1000u}) {
     const Array x = makeArray("wide", TE_RT_F32, count, 1);
     Array y(TE_RT_F32, count);
@@ -92,8 +92,8 @@ TEST_P(Pointwise, GeneratedCodeOfAModule) {
 TEST_P(Pointwise, GeneratedCodeWithoutPtxIsRefusedByAGpu) {
   if (GetParam() == "reference")
     return;
-  const te_rt_generated code = {"twice", twice, nullptr, "twice",
-                                128,     128,   0,       0};
+  const te_rt_generated code = {"twice", twice, nullptr, "twice", 128,
+                                128,     0,     0,       0};
   EXPECT_EQ(
       device().tryRun(TE_PLAN(generated, 1, reinterpret_cast<int64_t>(&code)),
                       std::vector<Buffer>(12, none())),

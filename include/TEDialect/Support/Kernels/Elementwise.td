@@ -38,7 +38,7 @@ def generated : Kernel<Elementwise> {
   let Description = [{
     Runs code that the compiler generated for one step: out0[i], out1[i], ... from
     in0[i], in1[i], ... for each i < `count`, with reductions of rows between, sums in
-    the order of `row_sum`. `function` is the address of a te_rt_generated in the module, which
+    the order of `row_sum`, and amaxes of elements as further outputs. `function` is the address of a te_rt_generated in the module, which
     also knows the types of the elements.
     Buffers that the code does not use are absent; those it uses come first.
   }];
@@ -63,7 +63,7 @@ def generated : Kernel<Elementwise> {
                 MayReuse<"out0", "in5">, MayReuse<"out1", "in5">, MayReuse<"out2", "in5">, MayReuse<"out3", "in5">,
                 MayReuse<"out0", "in6">, MayReuse<"out1", "in6">, MayReuse<"out2", "in6">, MayReuse<"out3", "in6">,
                 MayReuse<"out0", "in7">, MayReuse<"out1", "in7">, MayReuse<"out2", "in7">, MayReuse<"out3", "in7">];
-  let Meaning = 2;
+  let Meaning = 3;
   let Bits = GeneratedCode;
 }
 

@@ -95,7 +95,8 @@ def FormRegionsPass : Pass<"te-form-regions", "func::FuncOp"> {
     operand of a sum of rows, of 32 elements or more, or reads its result, the sum is a
     `tert.row_reduce` in it; ops with an element for each row may then be part of it, too. The
     result of such an op has the map `d0 floordiv cols`. Maxima and minima become maxima of
-    rows, of any length, each in a region.
+    rows, of any length, each in a region. A `te.amax` without `unless` whose operand a
+    region computes becomes a `tert.amax` in it.
 
     The region of an operand is merged with its
     reader, and is then computed at the position of the reader, unless

@@ -33,6 +33,10 @@ AffineMap tert::getMapOfRows(int64_t cols, MLIRContext *context) {
   return AffineMap::get(1, 0, getAffineDimExpr(0, context).floorDiv(cols));
 }
 
+AffineMap tert::getMapOfOne(MLIRContext *context) {
+  return AffineMap::get(1, 0, getAffineConstantExpr(0, context));
+}
+
 llvm::DenseSet<Value> tert::getValuesOfRows(Block &body,
                                             ArrayRef<AffineMap> maps) {
   llvm::DenseSet<Value> values;
@@ -45,7 +49,7 @@ llvm::DenseSet<Value> tert::getValuesOfRows(Block &body,
   // A dropout depends on the number of the element.
   for (Operation &op : body.without_terminator())
     if (isa<RowReduceOp>(op) ||
-        (!isa<DropoutOp>(op) &&
+        (!isa<DropoutOp, AmaxOp>(op) &&
          llvm::all_of(op.getOperands(),
                       [&](Value value) { return values.contains(value); })))
       values.insert(op.getResult(0));
@@ -66,7 +70,7 @@ SmallVector<AffineMap> LaunchOp::getMapsOfBuffers() {
 /// An op that code can be generated for: arithmetic on f32, choices between two
 /// f32, conversions, and random factors.
 static bool isScalarCode(Operation &op) {
-  if (isa<DropoutOp, RowReduceOp>(op))
+  if (isa<DropoutOp, RowReduceOp, AmaxOp>(op))
     return true;
   auto isFloat = [](Type type) {
     return type.isF32() || type.isBF16() || type.isF16();
@@ -122,8 +126,8 @@ static std::optional<int64_t> maximumOf(AffineExpr expr, int64_t last) {
   }
 }
 
-/// Reductions are of rows of one length, and outputs that have an element for
-/// each row have one value in it.
+/// Reductions are of rows of one length, outputs that have an element for each
+/// row have one value in it, and those that have one element are amaxes.
 static LogicalResult verifyReductions(LaunchOp op, int64_t count) {
   Block &body = op.getBody().front();
   const int64_t cols = getColsOfReductions(body);
@@ -139,19 +143,29 @@ static LogicalResult verifyReductions(LaunchOp op, int64_t count) {
              << "expected 'cols' to be that of the first reduction (" << cols
              << "), but got " << given;
   }
+  // amax-c1
+  for (AmaxOp amax : body.getOps<AmaxOp>())
+    for (Operation *user : amax->getUsers())
+      if (!isa<YieldOp>(user))
+        return user->emitOpError()
+               << "expected only tert.yield to read the result of tert.amax";
   // launch-c8
   SmallVector<AffineMap> maps = op.getMapsOfBuffers();
   const llvm::DenseSet<Value> values = getValuesOfRows(body, maps);
+  const AffineMap first = getMapOfOne(op.getContext());
   for (auto [value, map] :
        llvm::zip_equal(body.getTerminator()->getOperands(),
                        ArrayRef(maps).drop_front(body.getNumArguments()))) {
-    if (map.isIdentity())
+    const bool isAmax = value.getDefiningOp<AmaxOp>() != nullptr;
+    if (isAmax ? map == first : map.isIdentity())
       continue;
-    if (cols == 0 || map != getMapOfRows(cols, op.getContext()) ||
+    if (isAmax || cols == 0 || map != getMapOfRows(cols, op.getContext()) ||
         !values.contains(value))
       return op.emitOpError()
-             << "expected an output to have an element for each of 'count' or "
-                "for each row, with one value in a row, but its map is "
+             << "expected an output to have an element for each of 'count', "
+                "one "
+                "for each row, with one value in a row, or, of tert.amax, one "
+                "for all, but its map is "
              << AffineMapAttr::get(map);
   }
   return success();
@@ -183,8 +197,8 @@ LogicalResult tert::verifyBody(LaunchOp op, const KernelInfo &kernel) {
     if (!isScalarCode(each))
       return each.emitOpError()
              << "expected generated code to be arith and math ops on f32, "
-                "conversions between f32 and bf16 or f16, tert.dropout and "
-                "tert.row_reduce, but got '"
+                "conversions between f32 and bf16 or f16, tert.dropout, "
+                "tert.row_reduce and tert.amax, but got '"
              << each.getName() << "'";
   const int64_t count =
       cast<IntegerAttr>(op.getParameters().get("count")).getInt();

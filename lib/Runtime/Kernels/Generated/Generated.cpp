@@ -14,6 +14,9 @@
 
 namespace te::rt::cuda {
 
+static constexpr int kGeneratedOutputs =
+    generated_buffers::count_ - generated_buffers::out0;
+
 Status plan_generated(const CudaDevice &device, const generated_params &params,
                       std::unique_ptr<Plan> *plan) {
   const auto &code =
@@ -32,7 +35,7 @@ Status plan_generated(const CudaDevice &device, const generated_params &params,
   TE_RT_RETURN_IF_FAILED(
       setGrid(ceilDiv(params.count, code.block_elements), &config));
   const int64_t count = params.count;
-  const int32_t stream = code.stream;
+  const int32_t stream = code.stream, amaxes = code.amaxes;
   *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
     constexpr int kBuffers = generated_buffers::count_;
     std::array<void *, kBuffers> used;
@@ -46,6 +49,10 @@ Status plan_generated(const CudaDevice &device, const generated_params &params,
         arguments[numUsed] = &used[numUsed];
         ++numUsed;
       }
+    for (int i = 0; i < kGeneratedOutputs; ++i)
+      if (amaxes >> i & 1)
+        TE_RT_RETURN_IF_FAILED(
+            launch.zero(buffers[generated_buffers::out0 + i], sizeof(float)));
     int64_t elements = count;
     int32_t first = stream;
     arguments[numUsed] = &elements;

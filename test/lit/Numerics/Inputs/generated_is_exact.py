@@ -138,8 +138,14 @@ def region(rng, number):
     made = [name for name in values if name not in inputs]
     results = {made[-1]} | {name for name in made if rng.random() < 0.2}
     with_types = lambda names: {name: type_of(values[name]) for name in names}
+    if rng.random() < 0.5:
+        measured = str(rng.choice(made))
+        lines.append(f"  %amax{number} = te.amax %{measured} : {type_of(values[measured])}")
+        amaxes = {f"amax{number}": "tensor<f32>"}
+    else:
+        amaxes = {}
     arrays = {name: draw(rng, shape, dtype) for name, dtype in inputs.items()}
-    return lines, with_types(inputs), with_types(sorted(results)), arrays
+    return lines, with_types(inputs), with_types(sorted(results)) | amaxes, arrays
 
 
 def same(a, b):

@@ -3,7 +3,7 @@
 A program computes with elements of a matrix, of a row of numbers and of a column of them, in bf16, f16 and f32, with sums, maxima and
 minima of rows, softmax, dropout, and quotients of elements and what is computed of rows between. A matrix may begin behind other
 elements, so that it is not aligned to 16 bytes. Inputs include zeros, -0, subnormal numbers, infinity and NaN, and rows whose exponents are so
-different that quotients are subnormal or overflow, as do their sums. The gradients are compared as well. Which NaN a result is depends on the
+different that quotients are subnormal or overflow, as do their sums. The gradients are compared as well, or, in every third program, amaxes. Which NaN a result is depends on the
 order of operands that a compiler chooses, so NaNs are made alike before arrays are compared.
 """
 
@@ -35,6 +35,7 @@ class Program:
             "cols": (cols,),
             "behind": (rows * cols + 3,),
             "state": (2,),
+            "all": (),
         }
         self.lines, self.values, self.inputs = [], {}, {}
 
@@ -212,16 +213,23 @@ for number in range(arguments.programs):
     )
     made = [name for name, (kind, _) in program.values.items() if name[0] == "v" and kind in ("elements", "rows")]
     results = list(dict.fromkeys([made[-1], *(str(name) for name in rng.choice(made, 2))]))
+    measures = number % 3 == 2
+    if measures:
+        for name in (made[-1], program.draw("elements"), program.draw("elements")):
+            results.append(program.emit(f"te.amax %{name} : {program.type_of(*program.values[name])}", "all", "f32"))
     with np.errstate(all="ignore"):
-        given = {name: bits(rng, program.shapes[kind], element) for name, (kind, element) in program.inputs.items()} | {
-            f"grad.r{i}": bits(rng, program.shapes[kind], element)
-            for i, (kind, element) in enumerate(map(program.values.get, results))
-        }
+        given = {name: bits(rng, program.shapes[kind], element) for name, (kind, element) in program.inputs.items()}
+        if not measures:
+            given |= {
+                f"grad.r{i}": bits(rng, program.shapes[kind], element)
+                for i, (kind, element) in enumerate(map(program.values.get, results))
+            }
     text = program.text(results)
     with np.errstate(all="ignore"):
-        found = [run(text, "f", given, pipeline=f"fuse={fuse}", vjp=True) for fuse in ("true", "false")]
+        found = [run(text, "f", given, pipeline=f"fuse={fuse}", vjp=not measures) for fuse in ("true", "false")]
     types = {f"r{i}": program.values[name][1] for i, name in enumerate(results)}
-    types |= {f"grad.{name}": element for name, (_, element) in program.inputs.items() if element != "i32"}
+    if not measures:
+        types |= {f"grad.{name}": element for name, (_, element) in program.inputs.items() if element != "i32"}
     fused, apart = (numbers(arrays, types, types) for arrays in found)
     expect_same(fused, apart, types, f"program {number} (rows of {cols})")
     forget_last_run()

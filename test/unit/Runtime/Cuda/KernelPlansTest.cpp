@@ -24,7 +24,7 @@ namespace {
 constexpr te_rt_generated kGenerated = {
     "nothing", nullptr, ".version 8.0\n.visible .entry nothing() { ret; }",
     "nothing", 128,     128,
-    60 * 1024, 0};
+    60 * 1024, 0,       0};
 
 std::vector<int64_t> sizes(const std::string &name) {
   // The code of 'generated'.
