@@ -208,6 +208,11 @@ static llvm::Expected<std::string> emitPtx(llvm::Module &module,
   withPasses(machine.get(), [&](llvm::PassBuilder &builder,
                                 llvm::FunctionAnalysisManager &,
                                 llvm::ModuleAnalysisManager &modules) {
+    // Equal calls are merged before they are inlined.
+    llvm::ModulePassManager merge;
+    llvm::cantFail(
+        builder.parsePassPipeline(merge, "function(instcombine,early-cse)"));
+    merge.run(module, modules);
     builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O3)
         .run(module, modules);
   });

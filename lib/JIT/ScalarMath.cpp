@@ -389,11 +389,19 @@ uint16_t te_scalar_to_bf16(float value) { return floatToBf16(value); }
 float te_scalar_from_f16(uint16_t bits) { return f16ToFloat(bits); }
 uint16_t te_scalar_to_f16(float value) { return floatToF16(value); }
 
+/// The words of elements 4 `group` to 4 `group` + 3 for their dropout.
+using FourWords = uint32_t __attribute__((ext_vector_type(4)));
+FourWords te_scalar_dropout_words(int64_t group, uint32_t seed, uint32_t offset,
+                                  uint32_t stream) {
+  const math::PhiloxWords words =
+      math::dropoutWords(group, math::kElementDropout, seed, offset, stream);
+  return {words.word[0], words.word[1], words.word[2], words.word[3]};
+}
 /// The arithmetic on `probability`, a constant, is done when this is inlined.
-float te_scalar_dropout(int64_t index, uint32_t seed, uint32_t offset,
-                        uint32_t stream, float probability) {
-  return math::dropoutFactor(probability, index, math::kElementDropout, seed,
-                             offset, stream);
+float te_scalar_dropout(FourWords words, int64_t index, float probability) {
+  return math::dropoutFactor(
+      probability,
+      math::dropoutWord({{words.x, words.y, words.z, words.w}}, index));
 }
 
 // The lane sum of Kernels.td, for the CPU.

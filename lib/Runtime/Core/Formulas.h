@@ -149,18 +149,26 @@ TE_HOST_DEVICE PhiloxWords adamwRandom(int32_t seed, int64_t group,
                 0);
 }
 
-/// What a dropout multiplies element `index` with: 0 with `probability`, and
-/// 1 / (1 - probability) otherwise.
-TE_HOST_DEVICE float dropoutFactor(float probability, int64_t index,
-                                   uint32_t kind, uint32_t seed,
-                                   uint32_t offset, uint32_t stream) {
-  const uint64_t group = static_cast<uint64_t>(index) / 4;
-  const PhiloxWords random =
-      philox(static_cast<uint32_t>(group), static_cast<uint32_t>(group >> 32),
-             offset, kind, seed, stream);
-  const uint32_t low = index & 1 ? random.word[1] : random.word[0],
-                 high = index & 1 ? random.word[3] : random.word[2];
-  const uint32_t word = index & 2 ? high : low;
+/// Random words for the dropout of elements 4 `group` to 4 `group` + 3.
+TE_HOST_DEVICE PhiloxWords dropoutWords(int64_t group, uint32_t kind,
+                                        uint32_t seed, uint32_t offset,
+                                        uint32_t stream) {
+  return philox(static_cast<uint32_t>(group),
+                static_cast<uint32_t>(static_cast<uint64_t>(group) >> 32),
+                offset, kind, seed, stream);
+}
+
+/// That of element `index` among the words of its group.
+TE_HOST_DEVICE uint32_t dropoutWord(const PhiloxWords &words, int64_t index) {
+  // Shifts, because a choice of a number in an array needs memory on a GPU.
+  const uint64_t low = words.word[0] | uint64_t(words.word[1]) << 32,
+                 high = words.word[2] | uint64_t(words.word[3]) << 32;
+  return static_cast<uint32_t>((index & 2 ? high : low) >> (index & 1) * 32);
+}
+
+/// What a dropout multiplies an element with whose random word is `word`: 0
+/// with `probability`, and 1 / (1 - probability) otherwise.
+TE_HOST_DEVICE float dropoutFactor(float probability, uint32_t word) {
   const double p = probability;
   return word < p * 4294967296.0 || p == 1 ? 0.0f
                                            : static_cast<float>(1 / (1 - p));

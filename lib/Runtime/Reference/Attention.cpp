@@ -146,11 +146,14 @@ struct Factors {
       std::memcpy(state, rng, sizeof(state));
   }
   float of(int64_t token, int64_t key) const {
-    return probability == 0.0f
-               ? 1.0f
-               : math::dropoutFactor(probability, token * row + first + key,
-                                     math::kAttentionDropout, state[0],
-                                     state[1], stream);
+    if (probability == 0.0f)
+      return 1.0f;
+    const int64_t index = token * row + first + key;
+    return math::dropoutFactor(
+        probability,
+        math::dropoutWord(math::dropoutWords(index / 4, math::kAttentionDropout,
+                                             state[0], state[1], stream),
+                          index));
   }
 
   float probability;

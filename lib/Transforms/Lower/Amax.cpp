@@ -42,8 +42,8 @@ void CodeEmitter::raise(tert::AmaxOp op, Value x) {
   Value part = amaxes.lookup(op);
   Value before = LLVM::LoadOp::create(b, loc, f32, part);
   Value magnitude = LLVM::FAbsOp::create(b, loc, x);
-  Value isLarger = LLVM::FCmpOp::create(b, loc, LLVM::FCmpPredicate::ogt,
-                                        magnitude, before);
+  Value isLarger =
+      LLVM::FCmpOp::create(b, loc, LLVM::FCmpPredicate::ogt, magnitude, before);
   LLVM::StoreOp::create(
       b, loc, LLVM::SelectOp::create(b, loc, isLarger, magnitude, before),
       part);
@@ -71,8 +71,7 @@ void CodeEmitter::endAmaxesOfBlock() {
   const Type i32 = b.getI32Type();
   const int64_t warps = getBlock() / kWarp;
   assert(warps <= kMostWarps && outputs.size() <= kMostOutputs);
-  Value parts =
-      getSharedArray(kPartsOfWarps, i32, kMostOutputs * kMostWarps);
+  Value parts = getSharedArray(kPartsOfWarps, i32, kMostOutputs * kMostWarps);
   Value thread = special("tid.x");
   auto isZero = [&](Value value) -> Value {
     return LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::eq, value,
@@ -83,15 +82,13 @@ void CodeEmitter::endAmaxesOfBlock() {
   };
   for (unsigned i = 0; i < outputs.size(); ++i)
     if (tert::AmaxOp op = amaxOf(i)) {
-      Value bits =
-          LLVM::LoadOp::create(b, loc, i32, amaxes.lookup(op));
-      Value ofWarp = intrinsic("llvm.nvvm.redux.sync.umax", i32,
-                               {bits, number(i32, -1)});
+      Value bits = LLVM::LoadOp::create(b, loc, i32, amaxes.lookup(op));
+      Value ofWarp =
+          intrinsic("llvm.nvvm.redux.sync.umax", i32, {bits, number(i32, -1)});
       Value lane = LLVM::AndOp::create(b, loc, thread, wide(kWarp - 1));
       Value warp = LLVM::LShrOp::create(b, loc, thread, wide(5));
-      emitIf(isZero(lane), [&] {
-        LLVM::StoreOp::create(b, loc, ofWarp, partAt(i, warp));
-      });
+      emitIf(isZero(lane),
+             [&] { LLVM::StoreOp::create(b, loc, ofWarp, partAt(i, warp)); });
     }
   emitBarrier();
   emitIf(isZero(thread), [&] {
@@ -101,16 +98,15 @@ void CodeEmitter::endAmaxesOfBlock() {
       Value ofBlock;
       for (int64_t warp = 0; warp < warps; ++warp) {
         Value part = LLVM::LoadOp::create(b, loc, i32, partAt(i, wide(warp)));
-        ofBlock = ofBlock ? intrinsic("llvm.umax.i32", i32, {ofBlock, part})
-                          : part;
+        ofBlock =
+            ofBlock ? intrinsic("llvm.umax.i32", i32, {ofBlock, part}) : part;
       }
       // It only grows, so a stale value read here costs at most an atomic.
       Value pointer = pointers[inputs.size() + i];
-      Value before =
-          LLVM::LoadOp::create(b, loc, i32, pointer, /*alignment=*/4,
-                               /*isVolatile=*/true);
-      Value isLarger = LLVM::ICmpOp::create(
-          b, loc, LLVM::ICmpPredicate::ugt, ofBlock, before);
+      Value before = LLVM::LoadOp::create(b, loc, i32, pointer, /*alignment=*/4,
+                                          /*isVolatile=*/true);
+      Value isLarger = LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::ugt,
+                                            ofBlock, before);
       emitIf(isLarger,
              [&] { raiseInMemory(b, loc, pointer, ofBlock, "device"); });
     }

@@ -5,10 +5,10 @@
 // CHECK: llvm.func internal @te_generated_0(%{{.*}}: !llvm.ptr, %{{.*}}: i64, %{{.*}}: i64, %[[STREAM:.*]]: i32)
 // CHECK: %[[ZERO:.*]] = llvm.mlir.constant(0 : i32)
 // CHECK: %[[FIRST:.*]] = llvm.add %[[STREAM]], %[[ZERO]]
-// CHECK: llvm.call @te_scalar_dropout(%{{.*}}, %{{.*}}, %{{.*}}, %[[FIRST]], %{{.*}})
+// CHECK: llvm.call @te_scalar_dropout_words(%{{.*}}, %{{.*}}, %{{.*}}, %[[FIRST]])
 // CHECK: %[[THREE:.*]] = llvm.mlir.constant(3 : i32)
 // CHECK: %[[NEXT:.*]] = llvm.add %[[STREAM]], %[[THREE]]
-// CHECK: llvm.call @te_scalar_dropout(%{{.*}}, %{{.*}}, %{{.*}}, %[[NEXT]], %{{.*}})
+// CHECK: llvm.call @te_scalar_dropout_words(%{{.*}}, %{{.*}}, %{{.*}}, %[[NEXT]])
 // CHECK: llvm.func @te_generated_0_device(
 // CHECK: llvm.mlir.global private constant @te_generated_0_record_2()
 // CHECK: llvm.mlir.global private constant @te_generated_0_record_4294967295()
