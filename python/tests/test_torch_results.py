@@ -1,5 +1,8 @@
 """Results: several results of one node, parts of a layer, and the memory of results."""
 
+import copy
+import warnings
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -218,3 +221,36 @@ def test_parts_of_a_product_by_their_places():
     wide = nn.Linear(32, 96)
     parts = lambda self, x: (self.wide(x)[:, :32].as_strided((5, 8), (96, 1)), self.wide(x)[:, 32:])  # noqa: E731
     assert "as_strided" in compare(Two(parts, wide=wide), X)[0]
+
+
+def branches(self, x):
+    y = self.l1(x)
+    return self.l2(y) if y.sum() > 0 else y * 3
+
+
+def divides_by_a_printed_norm(self, x):
+    y = self.l1(x)
+    norm = y.norm()
+    self.seen = norm.item()
+    return self.l2(y / norm)
+
+
+def returns_a_norm(self, x):
+    y = self.l1(x)
+    return y, y.detach().norm()
+
+
+@pytest.mark.parametrize("function", [branches, divides_by_a_printed_norm, returns_a_norm])
+def test_a_number_that_is_no_loss_takes_no_gradient_away(function):
+    """A condition, a number read by Python, and a number without a gradient stand beside a result that has one."""
+    model = Two(function)
+    theirs = copy.deepcopy(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        results = [m(X) for m in (te_mlir.torch.jit(model), theirs)]
+    for result in results:
+        (result[0] if isinstance(result, tuple) else result).square().mean().backward()
+    for mine, wanted in zip(model.parameters(), theirs.parameters()):
+        assert (mine.grad is None) == (wanted.grad is None)
+        if wanted.grad is not None:
+            assert torch.allclose(mine.grad, wanted.grad, atol=1e-6)

@@ -136,9 +136,10 @@ def _cotangents(region: Differentiated, cotangents: Sequence[torch.Tensor | None
     signature = region.signature
     for index, cotangent in enumerate(cotangents):
         if cotangent is not None and index not in signature.through:
+            spec = signature.outputs[index]
             raise ArgumentError(
-                f"result '{signature.outputs[index].name}': expected no gradient, but got one; compile with "
-                "differentiate_outputs='all'"
+                f"result '{spec.name}' of shape {list(spec.shape)}: expected a gradient only at the results without dimensions of its "
+                "graph (the loss), but got one at this result; compile with differentiate_outputs='all'"
             )
     given = []
     for index in signature.through:

@@ -168,6 +168,11 @@ def _strange(module: GraphModule, examples: Sequence[Any]) -> list[str]:
     return list(reasons.values())
 
 
+def _continues(module: GraphModule) -> bool:
+    """Whether the code of the model continues behind a graph, at a graph break."""
+    return getattr(getattr(module, "compile_subgraph_reason", None), "graph_break", False)
+
+
 #: The modes of torch.compile, and whether they record steps on a GPU.
 _MODES = {"default": False, "reduce-overhead": True, "max-autotune": True, "max-autotune-no-cudagraphs": False}
 
@@ -177,8 +182,8 @@ class Backend:
 
     Options are those of `te_mlir.compile`. strict: a graph, or a part of one, that
     cannot be imported is an error, as is a fall-back to higher precision.
-    differentiate_outputs: "loss" takes gradients only through the rank-0 results of a graph,
-    if it has any; "all" takes them through every result. cache_weights: casts of weights are
+    differentiate_outputs: "loss" takes gradients only through the rank-0 results of a graph, if it
+    has any that need gradients, and does not end at a graph break; "all" takes them through every result. cache_weights: casts of weights are
     kept while `is_first_microbatch` of this object is False. main_grad: gradients of parameters
     are added to their `main_grad`, float32, and `grad` stays None. cuda_graph: forward and
     backward are recorded once and replayed; the next call overwrites results with dimensions.
@@ -241,16 +246,18 @@ class Backend:
             if self.strict:
                 raise ImportFailure(reasons)
             return lambda *arguments: self._leave(module, arguments, reasons)
+        # At a graph break, a number is a condition or part of a formula as often as a loss.
+        differentiate = "all" if _continues(module) else self.differentiate_outputs
         sizes = [i for i, example in enumerate(examples) if is_size(example)]
         if sizes:
-            make = lambda own, tensors, edit: self._graph(own, tensors, records, edit)
+            make = lambda own, tensors, edit: self._graph(own, tensors, records, differentiate, edit)
             leave = None if self.strict else lambda reason, arguments: self._leave(module, arguments, [reason])
             scaled = not isinstance(self.options.recipe, (HighPrecision, type(None)))
             sizing = Sizing(make, leave, self.capacities, scaled, self._note_exact)
             rounded = varlen.Rounded(module)
             rounded.run = Specialised(module, sizes, sizing, {*rounded.lengths, *rounded.sizes})
             return rounded
-        return self._graph(module, examples, records)
+        return self._graph(module, examples, records, differentiate)
 
     def _note_exact(self, reason: str) -> None:
         if reason not in self.exact:
@@ -267,12 +274,17 @@ class Backend:
         return module(*arguments)
 
     def _graph(
-        self, module: GraphModule, examples: Sequence[torch.Tensor], records: bool, edit: Edit | None = None
+        self,
+        module: GraphModule,
+        examples: Sequence[torch.Tensor],
+        records: bool,
+        differentiate: str,
+        edit: Edit | None = None,
     ) -> Graph:
         options = self.options
         if records and any(example.is_cuda for example in examples):
             options = options._replace(cuda_graph=True)
-        graph = Graph(module, examples, options, self.differentiate_outputs, self.states, self.calls, edit)
+        graph = Graph(module, examples, options, differentiate, self.states, self.calls, edit)
         self.graphs.append(graph)
         for region in graph.regions:
             region.is_first_microbatch = self._is_first_microbatch

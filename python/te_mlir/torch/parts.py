@@ -167,16 +167,16 @@ def _inputs(feeds: Sequence[Feed], cuts: Sequence[Cut], gradients: set[Node]) ->
 def _outputs(plan: Plan, gradients: set[Node], differentiate_outputs: str) -> list[Spec]:
     """The results of a region; of a loss and its logits, only the loss is differentiated."""
     results = plan.importer.function.results
-    scalars = [not value.shape for value, _ in results]
     going_on = {
         exit.result
         for exit in plan.exits
         if any(user in gradients and user not in plan.inside for user in exit.node.users)
     }
     passing = {exit.result for exit in plan.exits if exit.node in gradients}
+    losses = {index for index, (value, _) in enumerate(results) if not value.shape and index in passing}
     outputs = []
     for index, (value, _) in enumerate(results):
-        through = differentiate_outputs == "all" or not any(scalars) or scalars[index] or index in going_on
+        through = differentiate_outputs == "all" or not losses or index in losses or index in going_on
         # If a node leaves in row-major order, the result has its shape: on a view, hooks and in-place writes would not work.
         rows = (e.shape for e in plan.exits if e.result == index and e.layout.is_row_major(math.prod(value.shape)))
         shape = next(rows, value.shape)
