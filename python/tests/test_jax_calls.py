@@ -174,3 +174,50 @@ def test_what_jax_says_of_a_function_names_it():
     te_mlir.jax.jit(leaks)(x, w)
     with pytest.raises(jax.errors.UnexpectedTracerError, match=r"leaks at .*test_jax_calls.py:"):
         kept[0] + 1
+
+
+def test_a_number_without_a_gradient_is_no_loss():
+    """A stopped number beside a result that is no number takes no gradient away, and one beside the loss is ignored."""
+    x, w = jnp.linspace(-1, 1, 512).reshape(16, 32), jnp.linspace(-1, 1, 1024).reshape(32, 32)
+
+    def layer(w, x):
+        y = x @ w
+        return y, jnp.abs(jax.lax.stop_gradient(y)).max()
+
+    def loss(w, x):
+        y, largest = layer(w, x)
+        return (y**2).mean(), largest
+
+    compiled = te_mlir.jax.jit(layer)
+    mine = jax.grad(lambda w: (compiled(w, x)[0] ** 2).mean())(w)
+    assert_close(mine, jax.grad(lambda w: (layer(w, x)[0] ** 2).mean())(w))
+    (value, largest), mine = te_mlir.jax.value_and_grad(loss)(w, x)
+    assert_close((value, largest, mine), (*loss(w, x), jax.grad(lambda w: loss(w, x)[0])(w)))
+    both = te_mlir.jax.jit(loss)
+    assert_close(jax.grad(lambda w: sum(both(w, x)))(w), mine)
+
+
+def test_an_accuracy_beside_the_loss_is_computed_by_jax():
+    x, w = jnp.linspace(-1, 1, 512).reshape(16, 32), jnp.linspace(-1, 1, 1024).reshape(32, 32)
+    labels = jnp.arange(16)
+
+    def function(w, x, labels):
+        logits = jnp.tanh(x @ w)
+        loss = -jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], -1).mean()
+        return loss, {"accuracy": (logits.argmax(-1) == labels).mean()}
+
+    mine = te_mlir.jax.value_and_grad(function)(w, x, labels)
+    assert_close(mine, jax.value_and_grad(function, has_aux=True)(w, x, labels))
+
+
+def test_a_gradient_inside_of_a_function():
+    """A penalty of a gradient: JAX differentiates inside, and te the whole."""
+    x, w = jnp.linspace(-1, 1, 512).reshape(16, 32), jnp.linspace(-1, 1, 1024).reshape(32, 32)
+
+    def function(w, x):
+        slope = jax.grad(lambda x: (jnp.tanh(x @ w) * (x @ w)).sum())(x)
+        return (slope**2).mean()
+
+    assert_close(jax.grad(te_mlir.jax.jit(function))(w, x), jax.grad(function)(w, x))
+
+

@@ -25,7 +25,7 @@ from te_mlir.frontend.graph import Var, ancestors, short
 from te_mlir.jax._ffi import jax_dtype
 from te_mlir.jax.calls import NUMPY, Default, by_position, canonical, is_weak, leaf_names, refuse_inside, some
 from te_mlir.jax.function import Function
-from te_mlir.jax.graph import Evaluator, Graph, describe, trace
+from te_mlir.jax.graph import Evaluator, Graph, describe, takes_gradients, trace
 from te_mlir.jax.importer import Importer
 from te_mlir.jax.specs import Options, Spec, State, check, platform_of
 from te_mlir.jax.varying import vary
@@ -97,17 +97,20 @@ class Compiled:
         if not self.importer.function.layers():
             none = ["the function has no GEMM of an argument with a weight"]
             raise ImportFailure(_other_products(self.graph) or none)
-        outputs = [
-            Spec(f"result{n}", value.shape, value.dtype) for n, (value, _) in enumerate(self.importer.function.results)
-        ]
-        # The indices of the function's results without dimensions.
         exits = self.importer.exits
-        self._scalars = {
-            exits[v].place for v in self.graph.outputs if isinstance(v, Var) and v in exits and not v.shape
-        }
-        #: Results that have cotangents: by default only scalars (losses), if there are any.
+        passing = {exit.place for value, exit in exits.items() if takes_gradients(value)}
+        outputs = [
+            Spec(f"result{n}", value.shape, value.dtype, differentiable=n in passing)
+            for n, (value, _) in enumerate(self.importer.function.results)
+        ]
+        # The indices of the function's results without dimensions; only those that take gradients, if any does.
+        scalars = {exits[v].place for v in self.graph.outputs if isinstance(v, Var) and v in exits and not v.shape}
+        self._losses = scalars & passing or scalars
+        #: Results that have cotangents: by default only the losses, if there are any.
         self.through = [
-            n for n in range(len(outputs)) if differentiate_outputs == "all" or not self._scalars or n in self._scalars
+            n
+            for n in range(len(outputs))
+            if differentiate_outputs == "all" or not scalars & passing or n in self._losses
         ]
         inputs = [
             Spec(f.name, f.shape, f.dtype, differentiable=f.differentiable and f.dtype != "int32")
@@ -259,7 +262,7 @@ class Compiled:
         """
         leaves = self._leaves(args)
         numbers, wrt = self._wrt(argnums)
-        losses = [n for n in self.through if n in self._scalars]
+        losses = [n for n in self.through if n in self._losses]
         if len(losses) != 1 or len(self.through) != 1:
             raise ArgumentError(
                 f"expected a function with one scalar result, but got {len(losses)}; use jax.vjp for other results"
@@ -374,7 +377,7 @@ def jit(
 
     It can be called inside of jax.jit, and differentiated by jax.grad. platform: "cpu" or "cuda"; by
     default that of the arguments, or of JAX's default device. differentiate_outputs: "loss" takes
-    gradients only through the rank-0 results, if there are any; "all" takes them through every result.
+    gradients only through the rank-0 results that have any, if there are such; "all" takes them through every result.
     max_segments_per_seq: how many segments a row of a batch may have where attention has a mask of segment ids.
     Other arguments are those of te_mlir.compile. Without `deterministic=True`, gradients of attention are added in any
     order on a GPU, as by XLA: they can have other bits each time, and need less time and memory. With it, algorithms of
@@ -401,7 +404,11 @@ def value_and_grad(function: Callable[..., Any], argnums: int | Sequence[int] = 
     """A function that returns (result, gradients) of a loss in one call; with states, (result, gradients, next state).
 
     argnums: the index of the argument to differentiate with respect to, or several. Forward and backward run in one
-    step, so nothing is saved between calls, and the next state includes the changes of the backward. Options are those
-    of `jit`.
+    step, so nothing is saved between calls, and the next state includes the changes of the backward. The function may
+    return other results with the loss, without `has_aux`. Options are those of `jit`.
     """
+    if "has_aux" in options:
+        raise ArgumentError(
+            "expected no 'has_aux': a function may return other results with the loss, and they are returned as they are"
+        )
     return ValueAndGrad(jit(function, **options), argnums)

@@ -291,9 +291,10 @@ class Function:
             training = self._trained(key.wrt)
             given = [self._cotangent(training, n, cotangents[n]) for n in training.through]
             for n, cotangent in enumerate(cotangents):
-                if n not in training.through and not _is_zero(cotangent):
+                if n not in training.through and self.outputs[n].differentiable and not _is_zero(cotangent):
                     raise ArgumentError(
-                        f"result '{self.outputs[n].name}': expected no gradient through it, but got one; "
+                        f"result '{self.outputs[n].name}' of shape {list(self.outputs[n].shape)}: expected a gradient "
+                        "only at the results without dimensions (the loss), but got one at this result; "
                         "compile with differentiate_outputs='all'"
                     )
             made = training.backward(*left, *kept, *given)

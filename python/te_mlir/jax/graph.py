@@ -105,6 +105,16 @@ def describe(node: Node) -> str:
     return f"{node.name}({operands}) at {where(node)}"
 
 
+def takes_gradients(value: Var) -> bool:
+    """Whether a gradient of a value reaches an argument, and does not end at `stop_gradient` or an integer."""
+    reached: set[Var] = set()
+    for node in order_of(value):
+        floats = (v for v in node.inputs if isinstance(v, Var) and "float" in v.dtype)
+        if node.name != "stop_gradient" and any(v.node is None or v in reached for v in floats):
+            reached.update(node.outputs)
+    return value.node is None or value in reached
+
+
 def element_type(dtype: Any) -> Any:
     """The element type in NumPy, or in JAX for keys of random numbers, which NumPy does not have."""
     return dtype if jnp.issubdtype(dtype, jax.dtypes.extended) else np.dtype(dtype)
@@ -300,6 +310,8 @@ def _node(graph: Graph, equation: Any, inputs: list[Atom], calls: tuple[Any, ...
         return apply(graph, views, inputs[:1], (equation, *calls))
     if name in ("reduce_or", "reduce_and") and inputs[0].dtype == "bool" and np.prod(inputs[0].shape):
         return apply(graph, functools.partial(_truths, name, tuple(params["axes"])), inputs, (equation, *calls))
+    if name == "add_any":
+        name = "add"
     if name == "clamp":
         return apply(graph, _clamped, inputs, (equation, *calls))
     if name == "mul" and inputs[0] is inputs[1] or name == "integer_pow" and params["y"] == 2:

@@ -19,8 +19,8 @@ import numpy as np
 from te_mlir import build
 from te_mlir.frontend import losses, rotary
 from te_mlir.frontend.emitter import Unsupported, Value, te_name
-from te_mlir.frontend.graph import Atom, Node, Var
-from te_mlir.jax.graph import Graph, apply, custom_function, describe
+from te_mlir.frontend.graph import Atom, Const, Node, Var
+from te_mlir.jax.graph import Graph, apply, custom_function, describe, takes_gradients
 from te_mlir.jax.weights import Weights
 from te_mlir.layout import Layout, row_major
 
@@ -56,6 +56,7 @@ class Importer(Weights):
         self._broken: set[Atom] = set()
         #: Values that the compiled function returns to JAX.
         self.exits: dict[Var, Exit] = {}
+        self._counts: dict[Var, bool] = {}
 
     def import_all(self) -> list[Exit | None]:
         """Emits all that the results need. Returns the exit of each result of the graph; None if JAX computes the result."""
@@ -82,8 +83,8 @@ class Importer(Weights):
         """The exit of a result; None if JAX computes the result, from arguments and from exits of other values."""
         if not isinstance(output, Var) or output.node is None or self.is_light(output):
             return None
-        if not output.floating:
-            for operand in boundary(output, self.is_light):
+        if not output.floating or self._is_count(output):
+            for operand in boundary(output, lambda value: self.is_light(value) or self._is_count(value)):
                 self.exits.setdefault(operand, self._result_of(operand))
             return None
         current = output
@@ -95,6 +96,17 @@ class Importer(Weights):
             value = self.value(current)
         self.exits[current] = self._result_of(current)
         return self.exits[current]
+
+    def _is_count(self, value: Atom) -> bool:
+        """Whether a float is computed from integers and truth values, and from no other floats, such as an accuracy."""
+        if isinstance(value, Const) or value.node is None or not value.floating:
+            return False
+        if value not in self._counts:
+            inputs = [v for v in value.node.inputs if not isinstance(v, Const)]
+            integers = [v for v in inputs if isinstance(v, Var) and not v.floating or self._is_count(v)]
+            others = [v for v in inputs if v not in integers]
+            self._counts[value] = bool(integers) and all(self.is_light(v) and not takes_gradients(v) for v in others)
+        return self._counts[value]
 
     def _result_of(self, var: Var) -> Exit:
         value = self.value(var)

@@ -138,8 +138,8 @@ def _cotangents(region: Differentiated, cotangents: Sequence[torch.Tensor | None
         if cotangent is not None and index not in signature.through:
             spec = signature.outputs[index]
             raise ArgumentError(
-                f"result '{spec.name}' of shape {list(spec.shape)}: expected a gradient only at the results without dimensions of its "
-                "graph (the loss), but got one at this result; compile with differentiate_outputs='all'"
+                f"result '{spec.name}' of shape {list(spec.shape)}: expected a gradient only at the results without "
+                "dimensions of its graph (the loss), but got one at this result; compile with differentiate_outputs='all'"
             )
     given = []
     for index in signature.through:
