@@ -132,9 +132,12 @@ def TE_AttentionOp
     documents of lengths `m` and `n` have the boundaries `[0, m, m + n]`. For a padded
     batch, tokens and padding alternate as documents. A boundary that is negative,
     below the one before it or beyond the rows, and a document of more than `sequence`
-    rows, are errors on `reference`. On `cuda`, where nobody waits for the boundaries,
-    all results are then NaN. On `reference`, the rows of a document have the bits that
-    they have without other documents.
+    rows, are errors on `reference`. On `cuda`, where a launch does not wait for the
+    boundaries, nothing out of bounds is read or written, the results are NaN (0 for
+    the gradient of `sinks` if no row is used), and the next synchronisation, copy or
+    step of the context is an error that names the launch and the boundary. On
+    `reference`, the rows of a document have the bits that they have without other
+    documents.
 
     `lse` is a result if the backward needs it. Its elements are in the order
     `[tokens / sequence, heads, sequence]`, or `[tokens, heads]` with `documents`.

@@ -186,7 +186,11 @@ TE_RT_API te_rt_status te_rt_check_group_sizes(const int32_t *sizes,
                                                int32_t groups, int64_t rows,
                                                int64_t alignment);
 
-/// Waits for all work of the context's own stream and reports its errors.
+/// Waits for all work of the context's own stream and reports its errors, among
+/// them malformed values that kernels found in device memory, such as
+/// boundaries of documents that decrease. These are also reported, once, by the
+/// next copy or run, which runs nothing then, and after work on streams of the
+/// caller.
 TE_RT_API te_rt_status te_rt_synchronize(te_rt_context *context);
 
 /// Loads a compiled step: allocates the arena, makes every plan. `module` is

@@ -320,20 +320,22 @@ te_rt_status te_rt_free(te_rt_context *context, void *pointer) {
 
 te_rt_status te_rt_copy_to_device(te_rt_context *context, void *to,
                                   const void *from, int64_t bytes) {
-  return onContext("te_rt_copy_to_device", context,
-                   [&](Backend &backend) -> Status {
-                     TE_RT_RETURN_IF_FAILED(checkCopy(to, from, bytes));
-                     return backend.copyToDevice(to, from, bytes);
-                   });
+  return onContext(
+      "te_rt_copy_to_device", context, [&](Backend &backend) -> Status {
+        TE_RT_RETURN_IF_FAILED(checkCopy(to, from, bytes));
+        TE_RT_RETURN_IF_FAILED(backend.copyToDevice(to, from, bytes));
+        return backend.takeErrors();
+      });
 }
 
 te_rt_status te_rt_copy_to_host(te_rt_context *context, void *to,
                                 const void *from, int64_t bytes) {
-  return onContext("te_rt_copy_to_host", context,
-                   [&](Backend &backend) -> Status {
-                     TE_RT_RETURN_IF_FAILED(checkCopy(to, from, bytes));
-                     return backend.copyToHost(to, from, bytes);
-                   });
+  return onContext(
+      "te_rt_copy_to_host", context, [&](Backend &backend) -> Status {
+        TE_RT_RETURN_IF_FAILED(checkCopy(to, from, bytes));
+        TE_RT_RETURN_IF_FAILED(backend.copyToHost(to, from, bytes));
+        return backend.takeErrors();
+      });
 }
 
 te_rt_status te_rt_check_group_sizes(const int32_t *sizes, int32_t groups,
@@ -360,7 +362,10 @@ te_rt_status te_rt_check_group_sizes(const int32_t *sizes, int32_t groups,
 
 te_rt_status te_rt_synchronize(te_rt_context *context) {
   return onContext("te_rt_synchronize", context,
-                   [](Backend &backend) { return backend.synchronize(); });
+                   [](Backend &backend) -> Status {
+                     TE_RT_RETURN_IF_FAILED(backend.synchronize());
+                     return backend.takeErrors();
+                   });
 }
 
 te_rt_status te_rt_timer_mark(te_rt_context *context, int32_t index) {

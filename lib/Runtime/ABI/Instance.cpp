@@ -134,6 +134,14 @@ Status follow(Backend::Event &event, void *from, void *to) {
   return event.hold(to);
 }
 
+/// Called before the launches of a run. A host program with streams of its own
+/// may never call te_rt_synchronize, so errors of earlier runs are reported
+/// here too.
+Status enter(Backend &backend) {
+  TE_RT_RETURN_IF_FAILED(backend.enterThread());
+  return backend.takeErrors();
+}
+
 /// The stream that a call names, or the context's own where it names none.
 Status findStream(Backend &backend, void *&stream) {
   if (stream)
@@ -328,7 +336,7 @@ te_rt_status te_rt_instance_run(te_rt_instance *instance,
   return onInstance(
       "te_rt_instance_run", instance, [&](Backend &backend) -> Status {
         TE_RT_RETURN_IF_FAILED(checkArguments(*instance, arguments));
-        TE_RT_RETURN_IF_FAILED(backend.enterThread());
+        TE_RT_RETURN_IF_FAILED(enter(backend));
         TE_RT_RETURN_IF_FAILED(findStream(backend, stream));
         return step(*instance, arguments, stream);
       });
@@ -341,7 +349,7 @@ te_rt_status te_rt_instance_run_part(te_rt_instance *instance,
       "te_rt_instance_run_part", instance, [&](Backend &backend) -> Status {
         TE_RT_RETURN_IF_FAILED(checkArguments(*instance, arguments));
         TE_RT_RETURN_IF_FAILED(checkPart(*instance, begin, end));
-        TE_RT_RETURN_IF_FAILED(backend.enterThread());
+        TE_RT_RETURN_IF_FAILED(enter(backend));
         TE_RT_RETURN_IF_FAILED(findStream(backend, stream));
         return stepPart(*instance, arguments, stream, begin, end);
       });
@@ -355,7 +363,7 @@ te_rt_status te_rt_instance_trace(te_rt_instance *instance,
         TE_RT_RETURN_IF_FAILED(checkArguments(*instance, arguments));
         if (!trace)
           return invalid("'trace' is null");
-        TE_RT_RETURN_IF_FAILED(backend.enterThread());
+        TE_RT_RETURN_IF_FAILED(enter(backend));
         instance->trace = trace;
         instance->traceUser = user;
         const AtExit untraced([&] { instance->trace = nullptr; });
@@ -368,7 +376,7 @@ te_rt_status te_rt_instance_run_graph(te_rt_instance *instance,
   return onInstance(
       "te_rt_instance_run_graph", instance, [&](Backend &backend) -> Status {
         TE_RT_RETURN_IF_FAILED(checkArguments(*instance, arguments));
-        TE_RT_RETURN_IF_FAILED(backend.enterThread());
+        TE_RT_RETURN_IF_FAILED(enter(backend));
         return replay(*instance, arguments, backend.defaultStream(), 0,
                       instance->module.num_plans);
       });
@@ -382,7 +390,7 @@ te_rt_status te_rt_instance_run_part_graph(te_rt_instance *instance,
                       TE_RT_RETURN_IF_FAILED(
                           checkArguments(*instance, arguments));
                       TE_RT_RETURN_IF_FAILED(checkPart(*instance, begin, end));
-                      TE_RT_RETURN_IF_FAILED(backend.enterThread());
+                      TE_RT_RETURN_IF_FAILED(enter(backend));
                       TE_RT_RETURN_IF_FAILED(findStream(backend, stream));
                       return replay(*instance, arguments, stream, begin, end);
                     });

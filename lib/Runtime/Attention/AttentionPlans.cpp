@@ -13,6 +13,7 @@
 
 #include "Core/Capabilities.h"
 #include "Cuda/CudaBackend.h"
+#include "Cuda/DeviceErrors.h"
 #include "Kernels/Attention/attention_args.h"
 #include "Kernels/LaunchPlan.h"
 #include "Kernels/Pointwise/KernelLookup.h"
@@ -20,6 +21,8 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <memory>
+#include <string>
 
 namespace te::rt::cuda {
 
@@ -49,6 +52,13 @@ public:
     args.tokens = p.tokens;
     args.sequence = p.sequence;
     args.boundaries = boundaries;
+    TE_RT_RETURN_IF_FAILED(device.errors->add(
+        [rows = p.tokens, sequence = p.sequence](uint32_t boundary) {
+          return malformed(rows, sequence, boundary);
+        },
+        &source));
+    args.error = source->word();
+    args.firstError = source->first();
     TE_RT_RETURN_IF_FAILED(tables.find(device, "te_attention_documents"));
     tables.block = kDocumentsBlock;
     TE_RT_RETURN_IF_FAILED(padding.find(device, "te_attention_padding"));
@@ -62,6 +72,12 @@ public:
                ? 0
                : roundUp(sizeof(AttentionDocuments), 8) +
                      8 * kDistances * boundaries + 4 * (boundaries - 1);
+  }
+
+  /// Names `plan`, whose launches these are, in errors.
+  void setPlan(const Plan *plan) const {
+    if (source)
+      source->plan = plan;
   }
 
   /// Writes the tables, and sets the pointers of cuDNN to them.
@@ -96,6 +112,19 @@ public:
   }
 
 private:
+  static std::string malformed(int64_t rows, int64_t sequence,
+                               uint32_t boundary) {
+    const std::string text =
+        "expected 'documents[" + std::to_string(boundary) + "]' to be from ";
+    const std::string end = " to the " + std::to_string(rows) + " rows";
+    return (boundary == 0
+                ? text + "0" + end
+                : text + "the boundary before it" + end + ", and at most " +
+                      "'sequence' (" + std::to_string(sequence) +
+                      ") rows behind that boundary") +
+           "; the launch computed NaN";
+  }
+
   AttentionDocuments *at(void *workspace) const {
     return reinterpret_cast<AttentionDocuments *>(
         static_cast<char *>(workspace) + scratch);
@@ -103,6 +132,7 @@ private:
 
   int64_t boundaries = 0, scratch = 0;
   AttentionDocumentsArgs args{};
+  std::shared_ptr<DeviceErrors::Source> source;
   LaunchConfig tables, padding;
 };
 
@@ -180,6 +210,7 @@ Status planGraph(const CudaDevice &device, const Params &params, Bind bind,
               graph->launch(bound, workspace, launch.rawStream()));
         return rows.after(launch, workspace, results(buffers));
       });
+  rows.setPlan(plan->get());
   return Status::ok();
 }
 

@@ -76,6 +76,10 @@ public:
   virtual Status copyToDevice(void *to, const void *from, int64_t bytes) = 0;
   virtual Status copyToHost(void *to, const void *from, int64_t bytes) = 0;
   virtual Status synchronize() = 0;
+  /// Returns what kernels found wrong with values in device memory since the
+  /// last call. After synchronize(), it includes all launches on the default
+  /// stream.
+  virtual Status takeErrors() { return Status::ok(); }
   virtual Status timerMark(int index) = 0;
   virtual Status timerElapsed(float *milliseconds) = 0;
 

@@ -16,6 +16,7 @@
 
 #include "Attention/AttentionPlanner.h"
 #include "Cuda/CublasLt.h"
+#include "Cuda/DeviceErrors.h"
 #include "Cuda/Nccl.h"
 #include "Gemm/GemmPlanner.h"
 #include "Kernels/EmbeddedKernels.h"
@@ -108,6 +109,7 @@ public:
   Status copyToDevice(void *to, const void *from, int64_t bytes) override;
   Status copyToHost(void *to, const void *from, int64_t bytes) override;
   Status synchronize() override;
+  Status takeErrors() override { return errors->take(); }
   Status timerMark(int index) override;
   Status timerElapsed(float *milliseconds) override;
 
@@ -159,6 +161,7 @@ private:
   std::unique_ptr<GemmPlanner> gemm;
   std::unique_ptr<AttentionPlanner> attention;
   std::unique_ptr<NcclGroups> nccl;
+  std::unique_ptr<DeviceErrors> errors;
   CUstream side = nullptr;
   CUevent timers[2] = {nullptr, nullptr};
   bool timerMarked[2] = {false, false};
@@ -310,6 +313,8 @@ Status CudaBackend::initialize(const LibraryPaths &paths, int32_t ordinal) {
   device.attention = attention.get();
   nccl = std::make_unique<NcclGroups>(device, paths.nccl, groupTimeout);
   device.nccl = nccl.get();
+  errors = std::make_unique<DeviceErrors>(device);
+  device.errors = errors.get();
   return Status::ok();
 }
 
@@ -321,6 +326,7 @@ CudaBackend::~CudaBackend() {
   (void)driver.cuCtxSetCurrent(device.context);
   if (device.stream && waitForDefaultStream().failed() && nccl)
     nccl->abort();
+  errors.reset();
   nccl.reset();
   attention.reset();
   gemm.reset();

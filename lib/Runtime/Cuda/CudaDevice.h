@@ -29,6 +29,7 @@ struct Driver {
 };
 
 class AttentionPlanner;
+class DeviceErrors;
 class GemmPlanner;
 class NcclGroups;
 
@@ -38,6 +39,7 @@ public:
   GemmPlanner *gemm = nullptr;
   AttentionPlanner *attention = nullptr;
   NcclGroups *nccl = nullptr;
+  DeviceErrors *errors = nullptr;
   CUdevice device = 0;
   CUcontext context = nullptr;
   /// The context's own stream, which runs copies, timers and tuning.

@@ -13,6 +13,9 @@
 #include <cstring>
 #include <numeric>
 #include <random>
+#include <string>
+#include <utility>
+#include <vector>
 
 using namespace te::conformance;
 
@@ -325,7 +328,7 @@ TEST_P(Documents, UsedRowsAreThoseOfDocuments) {
 TEST_P(Documents, MalformedBoundariesAreRefused) {
   if (!isReference())
     GTEST_SKIP() << "'cuda' does not wait for the boundaries; "
-                    "MalformedBoundariesGiveNaN tests it";
+                    "MalformedBoundariesAreReported tests it";
   const Shape s{1, 8, 2, 1, 8, true, 1, -1, 0, 1};
   struct Malformed {
     std::vector<int32_t> documents;
@@ -476,123 +479,60 @@ TEST_P(Documents, MeetTheDefinition) {
       }
 }
 
-// Nothing out of bounds is read or written, and all results are NaN.
-TEST_P(Documents, MalformedBoundariesGiveNaN) {
+// Nothing out of bounds is read or written, all results are NaN, and the next
+// synchronisation reports the first malformed boundary, once.
+TEST_P(Documents, MalformedBoundariesAreReported) {
   if (isReference())
     GTEST_SKIP()
         << "'reference' refuses them, as MalformedBoundariesAreRefused "
            "tests";
   const Shape s{1, 200, 2, 1, 64, true, 1};
-  for (const std::vector<int32_t> &documents :
-       std::vector<std::vector<int32_t>>{{-1, 100, 150},
-                                         {0, 100, 201},
-                                         {0, 120, 100},
-                                         {0, 150, 200},
-                                         {INT32_MIN, 0, INT32_MAX},
-                                         {201}}) {
+  constexpr int64_t sequence = 140;
+  const std::string first = "'documents[0]' to be from 0 to the 200 rows";
+  auto later = [](int boundary) {
+    return "'documents[" + std::to_string(boundary) +
+           "]' to be from the boundary before it to the 200 rows, and at most "
+           "'sequence' (140) rows behind that boundary";
+  };
+  // Boundary 300 of these is in the second round of the kernel's threads.
+  std::vector<int32_t> many(400, 5);
+  many[300] = 4;
+  for (const auto &[documents, message] :
+       std::vector<std::pair<std::vector<int32_t>, std::string>>{
+           {{-1, 100, 150}, first},
+           {{0, 100, 201}, later(2)},
+           {{0, 120, 100}, later(2)},
+           {{0, 150, 200}, later(1)},
+           {{0, 120, 100, 90, 300}, later(2)},
+           {{INT32_MIN, 0, INT32_MAX}, first},
+           {{201}, first},
+           {many, later(300)}}) {
+    SCOPED_TRACE(textOf(s, TE_RT_BF16, documents));
     Values x(s, TE_RT_BF16);
     const auto boundaries = static_cast<int64_t>(documents.size());
-    constexpr int64_t sequence = 140;
-    device().run(plan(s, TE_RT_BF16, sequence, boundaries),
-                 {in(x.q.bytes), in(x.k.bytes), in(x.v.bytes), none(),
-                  in(documents), none(), out(x.o.bytes), out(x.lse.bytes)});
-    device().run(backwardPlan(s, TE_RT_BF16, sequence, boundaries),
-                 {in(x.dout.bytes), in(x.q.bytes), in(x.k.bytes), in(x.v.bytes),
-                  in(x.o.bytes), in(x.lse.bytes), in(documents), none(),
-                  out(x.dq.bytes), out(x.dk.bytes), out(x.dv.bytes)});
+    auto expectReported = [&](const char *kernel, const PlanFunction &plan,
+                              const std::vector<Buffer> &buffers) {
+      EXPECT_EQ(device().tryRun(plan, buffers), TE_RT_INVALID_ARGUMENT);
+      EXPECT_NE(device().message.find(
+                    "te_rt_synchronize: " + std::string(kernel) + " (slot 0)"),
+                std::string::npos)
+          << device().message;
+      EXPECT_NE(device().message.find(message), std::string::npos)
+          << device().message;
+      EXPECT_EQ(te_rt_synchronize(device().context), TE_RT_OK);
+    };
+    expectReported("attention", plan(s, TE_RT_BF16, sequence, boundaries),
+                   {in(x.q.bytes), in(x.k.bytes), in(x.v.bytes), none(),
+                    in(documents), none(), out(x.o.bytes), out(x.lse.bytes)});
+    expectReported(
+        "attention_backward", backwardPlan(s, TE_RT_BF16, sequence, boundaries),
+        {in(x.dout.bytes), in(x.q.bytes), in(x.k.bytes), in(x.v.bytes),
+         in(x.o.bytes), in(x.lse.bytes), in(documents), none(), out(x.dq.bytes),
+         out(x.dk.bytes), out(x.dv.bytes)});
     for (const Array *each : {&x.o, &x.lse, &x.dq, &x.dk, &x.dv})
       for (size_t i = 0; i < each->size(); ++i)
-        ASSERT_TRUE(std::isnan(each->at(i))) << "boundary " << documents[0];
+        ASSERT_TRUE(std::isnan(each->at(i))) << "element " << i;
   }
-}
-
-/// A step of attention and its backward: q, k, v, dout, documents, o, lse, dq,
-/// dk, dv.
-struct Step {
-  static constexpr Shape s{1, 700, 4, 2, 64, true, 1};
-  static constexpr int64_t boundaries = 9, sequence = 320;
-  static te_rt_status load(te_rt_instance *instance) {
-    const te_rt_status status = te_rt_plan_attention(
-        instance, 0, s.tokens(), sequence, s.heads, s.kvHeads, s.headDim,
-        s.headDim, TE_RT_BF16, 1, -1, 0.125f, 0.0f, 0, boundaries, 0.0f, 0);
-    return status != TE_RT_OK
-               ? status
-               : te_rt_plan_attention_backward(
-                     instance, 1, s.tokens(), sequence, s.heads, s.kvHeads,
-                     s.headDim, s.headDim, TE_RT_BF16, 1, -1, 0.125f, 0.0f, 1,
-                     boundaries, 0.0f, 0);
-  }
-  static void run(te_rt_instance *instance, char *, void *const *a) {
-    void *forward[] = {a[0], a[1], a[2], nullptr, a[4], nullptr, a[5], a[6]};
-    te_rt_launch(instance, 0, forward);
-    void *backward[] = {a[3], a[0],    a[1], a[2], a[5], a[6],
-                        a[4], nullptr, a[7], a[8], a[9]};
-    te_rt_launch(instance, 1, backward);
-  }
-};
-
-// One graph is replayed for any packing, and has the bits of an eager run.
-TEST_P(Documents, ReplayOneGraph) {
-  te_rt_context *const context = device().context;
-  const te_rt_module module = {
-      TE_RT_MODULE_MAGIC, TE_RT_VERSION, 10,      2, 0, Step::load,
-      Step::run,          nullptr,       nullptr, 0, 0};
-  te_rt_instance *instance = nullptr;
-  ASSERT_EQ(te_rt_instance_create(context, &module, &instance), TE_RT_OK)
-      << te_rt_last_error();
-  const Shape s = Step::s;
-  std::vector<Array> arrays;
-  uint32_t seed = 0;
-  for (size_t size : {s.queries(), s.keys(), s.keys(), s.queries()})
-    arrays.push_back(makeArray("normal", TE_RT_BF16, size, ++seed));
-  arrays.emplace_back(TE_RT_I32, Step::boundaries);
-  arrays.emplace_back(TE_RT_BF16, s.queries());
-  arrays.emplace_back(TE_RT_F32, s.tokens() * s.heads);
-  for (size_t size : {s.queries(), s.keys(), s.keys()})
-    arrays.emplace_back(TE_RT_BF16, size);
-  std::vector<void *> pointers;
-  for (const Array &each : arrays) {
-    void *&pointer = pointers.emplace_back(nullptr);
-    ASSERT_EQ(te_rt_alloc(context, each.bytes.size(), &pointer), TE_RT_OK);
-    te_rt_copy_to_device(context, pointer, each.bytes.data(),
-                         each.bytes.size());
-  }
-  auto results = [&] {
-    std::vector<std::vector<uint8_t>> all;
-    for (size_t n = 5; n < arrays.size(); ++n) {
-      auto &bytes = all.emplace_back(arrays[n].bytes.size());
-      te_rt_copy_to_host(context, bytes.data(), pointers[n], bytes.size());
-      const std::vector<uint8_t> poison(bytes.size(), kPoison);
-      te_rt_copy_to_device(context, pointers[n], poison.data(), bytes.size());
-    }
-    return all;
-  };
-  std::mt19937 random(7);
-  const int packings = isReference() ? 10 : 1000;
-  for (int n = 0; n < packings; ++n) {
-    // Lengths of 0 to 320 rows that fit, some of them equal to these ends.
-    std::vector<int32_t> documents = {static_cast<int32_t>(random() % 40)};
-    for (int64_t d = 1; d < Step::boundaries; ++d) {
-      const int64_t room =
-          std::min<int64_t>(Step::sequence, s.tokens() - documents.back());
-      const int64_t wanted = random() % 5 == 0   ? 0
-                             : random() % 5 == 0 ? Step::sequence
-                                                 : random() % 200;
-      documents.push_back(documents.back() +
-                          static_cast<int32_t>(std::min(room, wanted)));
-    }
-    te_rt_copy_to_device(context, pointers[4], documents.data(),
-                         4 * Step::boundaries);
-    ASSERT_EQ(te_rt_instance_run_graph(instance, pointers.data()), TE_RT_OK)
-        << te_rt_last_error();
-    const auto replayed = results();
-    ASSERT_EQ(te_rt_instance_run(instance, pointers.data(), nullptr), TE_RT_OK)
-        << te_rt_last_error();
-    ASSERT_EQ(replayed, results()) << "packing " << n;
-  }
-  te_rt_instance_destroy(instance);
-  for (void *pointer : pointers)
-    te_rt_free(context, pointer);
 }
 
 TE_FOR_EACH_BACKEND(Documents);

@@ -88,11 +88,13 @@ te_rt_status Device::tryRun(const PlanFunction &plan,
                                0};
   te_rt_instance *instance = nullptr;
   std::string error;
+  bool hasRun = false;
   if (result == TE_RT_OK) {
     note(te_rt_instance_create(context, &module, &instance));
     if (result == TE_RT_OK)
       note(te_rt_instance_run(instance, nullptr, nullptr));
-    if (result == TE_RT_OK)
+    hasRun = result == TE_RT_OK;
+    if (hasRun)
       note(te_rt_synchronize(context));
     error = te_rt_last_error();
   }
@@ -104,7 +106,7 @@ te_rt_status Device::tryRun(const PlanFunction &plan,
   for (size_t i = 0; i < buffers.size(); ++i) {
     if (!call.buffers[i])
       continue;
-    if (result == TE_RT_OK) {
+    if (hasRun) {
       std::vector<uint8_t> after(host[i].size());
       note(te_rt_copy_to_host(context, after.data(), call.buffers[i],
                               after.size()));

@@ -75,11 +75,11 @@ public:
   Device(const Device &) = delete;
 
   te_rt_status status = TE_RT_OK;
-  std::string message; // of the creation
+  std::string message; // of the creation, or of the last run
   te_rt_context *context = nullptr;
 
-  /// Runs one kernel. On failure, returns the status; the text is in
-  /// te_rt_last_error().
+  /// Runs one kernel. On failure, returns the status; the text is in `message`.
+  /// Outputs are also copied if the failure is one that waiting reports.
   te_rt_status tryRun(const PlanFunction &plan, std::vector<Buffer> buffers);
   /// Runs one kernel, and fails the test if that fails.
   void run(const PlanFunction &plan, std::vector<Buffer> buffers);

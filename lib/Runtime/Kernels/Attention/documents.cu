@@ -2,7 +2,8 @@
 //
 // te_attention_documents: one block checks the boundaries and writes the length
 // of each document and where it begins in each matrix. If one boundary is
-// malformed, all documents are empty, so nothing out of bounds is read.
+// malformed, all documents are empty, so nothing out of bounds is read, and the
+// error word names the first one.
 //
 // te_attention_padding: fills the rows that are in no document, which cuDNN
 // does not write.
@@ -13,20 +14,38 @@
 
 #include "Kernels/Attention/attention_args.h"
 
+namespace te::rt::cuda {
+namespace {
+
+/// Whether boundary `d` is below the one before it, beyond the rows, or too far
+/// behind the one before it.
+__device__ __forceinline__ bool isMalformed(const AttentionDocumentsArgs &args,
+                                            uint32_t d) {
+  const int64_t boundary = args.documents[d];
+  const int64_t before = d == 0 ? 0 : args.documents[d - 1];
+  return boundary < before || boundary > args.tokens ||
+         (d != 0 && boundary - before > args.sequence);
+}
+
+} // namespace
+} // namespace te::rt::cuda
+
 using namespace te::rt::cuda;
 
 extern "C" __global__ void __launch_bounds__(kDocumentsBlock)
     te_attention_documents(
         const __grid_constant__ AttentionDocumentsArgs args) {
-  const int64_t last = args.boundaries - 1;
-  bool malformed = args.documents[0] < 0 || args.documents[last] > args.tokens;
-  for (int64_t d = threadIdx.x; d < last; d += kDocumentsBlock) {
-    const int64_t length =
-        static_cast<int64_t>(args.documents[d + 1]) - args.documents[d];
-    malformed = malformed || length < 0 || length > args.sequence;
-  }
-  malformed = __syncthreads_or(malformed) != 0;
-  for (int64_t d = threadIdx.x; d <= last; d += kDocumentsBlock) {
+  const auto last = static_cast<uint32_t>(args.boundaries - 1);
+  __shared__ uint32_t firstMalformed;
+  if (threadIdx.x == 0)
+    firstMalformed = UINT32_MAX;
+  __syncthreads();
+  for (uint32_t d = threadIdx.x; d <= last; d += kDocumentsBlock)
+    if (isMalformed(args, d))
+      atomicMin(&firstMalformed, d);
+  __syncthreads();
+  const bool malformed = firstMalformed <= last;
+  for (uint32_t d = threadIdx.x; d <= last; d += kDocumentsBlock) {
     const int64_t begin = malformed ? 0 : args.documents[d];
     if (d < last)
       args.lengths[d] =
@@ -34,9 +53,12 @@ extern "C" __global__ void __launch_bounds__(kDocumentsBlock)
     for (int n = 0; n < kDistances; ++n)
       args.offsets[n * args.boundaries + d] = begin * args.distances[n];
   }
-  if (threadIdx.x == 0)
-    *args.all = {malformed ? 0 : args.documents[0],
-                 malformed ? 0 : args.documents[last], malformed};
+  if (threadIdx.x != 0)
+    return;
+  *args.all = {malformed ? 0 : args.documents[0],
+               malformed ? 0 : args.documents[last], malformed};
+  if (malformed && *args.error == 0)
+    *args.error = args.firstError + firstMalformed;
 }
 
 extern "C" __global__ void __launch_bounds__(kPaddingBlock)

@@ -196,6 +196,11 @@ template <typename T, typename U> T atomicMax(T *to, U value) {
   *to = max(before, static_cast<T>(value));
   return before;
 }
+template <typename T, typename U> T atomicMin(T *to, U value) {
+  const T before = *to;
+  *to = min(before, static_cast<T>(value));
+  return before;
+}
 template <typename T, typename U> T atomicExch(T *to, U value) {
   const T before = *to;
   *to = static_cast<T>(value);
