@@ -503,7 +503,7 @@ def flattened_text(draw, tokens):
 
 
 @pytest.mark.parametrize("batch", ["flattened", "padded"])
-@pytest.mark.parametrize("name", ["llama", "qwen3", "mistral"])
+@pytest.mark.parametrize("name", ["llama", "qwen3", "mistral", "gemma2"])
 def test_steps_with_new_shapes(name, batch):
     """Each step has another shape; the first is compiled as it is, others for powers of two."""
     draw = random.Random(0)

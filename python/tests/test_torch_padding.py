@@ -75,6 +75,17 @@ def loss_of(logits, labels):
     return F.cross_entropy(logits.flatten(0, 1), labels.flatten())
 
 
+def scores_by_hand(model, x):
+    """Capped scores, [1, rows, rows], with a causal mask that is added."""
+    mask = torch.full((len(x), len(x)), -1e30).triu(1)
+    return (model.l1(x)[None] @ model.l2(x)[None].mT / 5).tanh() * 5 + mask
+
+
+def weighted(model, x, scores):
+    weights = F.dropout(scores.softmax(-1, dtype=torch.float32).to(x.dtype), 0.0)
+    return (weights @ model.l1(x)[None])[0]
+
+
 SIZES = (16, 9, 12, 13, 16)
 
 # Rules that accept, as the forward of a model with two layers of 32 columns.
@@ -102,6 +113,7 @@ ACCEPTED = {
     "an additive mask": lambda m, x: F.scaled_dot_product_attention(
         *(m.l1(x)[None] for _ in range(3)), attn_mask=torch.arange(len(x)) * 0.1
     ),
+    "attention by hand": lambda m, x: weighted(m, x, scores_by_hand(m, x)),
     "positions": lambda m, x: m.l1(x) + m.table[torch.arange(len(x))] + m.table[: len(x)],
     "positions from a sum": lambda m, x: m.l1(x) + m.table[torch.ones(len(x)).cumsum(0).long() - 1],
     "a product of rows and rows": lambda m, x: (m.l1(x)[None].mT @ m.l2(x)[None])[0],
@@ -128,6 +140,18 @@ REFUSED = {
         "its queries see padding",
     ),
     "softmax of rows": (lambda m, x: m.l1(x).softmax(0), "computed over an axis with padding"),
+    "scores without a mask": (
+        lambda m, x: weighted(m, x, m.l1(x)[None] @ m.l2(x)[None].mT),
+        "computed over an axis with padding, which no mask that is added hides",
+    ),
+    "a log softmax of masked scores": (
+        lambda m, x: scores_by_hand(m, x).log_softmax(-1).sum(),
+        "computed over an axis with padding, which no mask that is added hides",
+    ),
+    "masked scores that are a result": (
+        lambda m, x: (weighted(m, x, (scores := scores_by_hand(m, x))), scores),
+        "computed over an axis with padding, which no mask that is added hides",
+    ),
     "sort": (lambda m, x: m.l1(x).sort(0)[0], "no rule"),
     "division": (lambda m, x: m.l1(x) / x, "not finite for padding"),
     "root": (lambda m, x: m.l1(x).sum() + x.square().sum(-1).sqrt().sum(), "not finite for padding"),

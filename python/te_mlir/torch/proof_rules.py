@@ -50,7 +50,9 @@ _REDUCTIONS = (
     "argmax",
     "argmin",
 )
-_SOFTMAX = ("softmax", "_softmax", "_safe_softmax", "special_softmax", "log_softmax", "_log_softmax")
+#: Softmaxes, and those of which an element that is hidden is 0.
+_SHARES = ("softmax", "_softmax", "_safe_softmax", "special_softmax")
+_SOFTMAX = (*_SHARES, "log_softmax", "_log_softmax")
 #: Ops of which an element depends on elements before it along an axis.
 _PREFIX = ("cumsum", "cumprod", "diff")
 _LOSSES = ("cross_entropy_loss", "nll_loss", "nll_loss_nd", "nll_loss2d")
@@ -109,7 +111,8 @@ class Rules(Views):
             axes = tuple(tuple(f._replace(pad=cast(f.pad)) for f in axis) for axis in fact.axes)
             return Fact(axes, fact.lo, fact.hi) if dtype in _EXACT else Fact(axes)
         if "dropout" in name_of(node):
-            return fact if fact.is_zero else fact.filled(ANY)
+            kept = [tuple(f if f.pad == ZERO else f._replace(pad=ANY) for f in axis) for axis in fact.axes]
+            return Fact(tuple(axis_of(axis) for axis in kept))
         return fact
 
     def _pointwise(self, node: Node, other: Node) -> Fact | None:
@@ -195,7 +198,26 @@ class Rules(Views):
         return fact
 
     def _softmax(self, node: Node, other: Node) -> Fact:
-        return self._row(node, [given(node)["dim"]]).filled(ANY)._replace(lo=-math.inf, hi=math.inf)
+        axis = given(node)["dim"] % node.meta["val"].dim()
+        fact: Fact = self.facts[node.args[0]]  # type: ignore[index]
+        if not fact.is_whole(axis):
+            self._hide(node, axis)
+        weights = fact.filled(ANY)
+        # Padded keys have no weight.
+        keys = axis_of([f._replace(pad=ZERO) if f.is_padded else f for f in weights.axes[axis]])
+        return Fact(replaced(weights.axes, axis, keys))
+
+    def _hide(self, node: Node, axis: int) -> None:
+        """Repairs the mask of the scores that a softmax reads, so that it hides the padding of an axis."""
+        scores = _before(node.args[0], only=True)
+        from_end = axis - node.meta["val"].dim()
+        if name_of(node) in _SHARES and name_of(scores) == "add" and not scores.kwargs and len(scores.users) == 1:
+            for mask in (n for n in scores.args[::-1] if isinstance(n, Node) and n.meta["val"].is_floating_point()):
+                own = self.facts[mask].axes
+                if len(own) >= -from_end and not self.facts[mask].is_whole(from_end):
+                    self._with(scores, mask, -math.inf, [len(own) + from_end])
+                    return
+        raise Unprovable(node, "it is computed over an axis with padding, which no mask that is added hides")
 
     def _norm(self, node: Node, other: Node) -> Fact:
         arguments = given(node)
@@ -254,7 +276,9 @@ class Rules(Views):
         if len(a.axes) != len(b.axes) or len(a.axes) < 3:
             raise Unprovable(node, "there is no rule for the padding of its operands")
         if not a.is_whole(-1):
-            a = self._with(node, source, 0.0, [len(a.axes) - 1], stops=True)
+            # A softmax passes no gradient to padding without weight.
+            is_softmax = name_of(_before(source)) in _SHARES
+            a = self._with(node, source, 0.0, [len(a.axes) - 1], stops=not is_softmax)
         rows = aligned([Fact(a.axes[:-2]), Fact(b.axes[:-2])], len(a.axes) - 2)
         if rows is None:
             return None
@@ -385,6 +409,13 @@ _RULES: dict[str, _Rule] = {
     "scaled_dot_product_attention": Rules._attention,
     **dict.fromkeys(_LOSSES, Rules._loss),
 }
+
+
+def _before(node: Any, only: bool = False) -> Node:
+    """The value before casts, copies and dropouts. only: whether it stops behind a value that has several users."""
+    while name_of(node) in _SAME and not (only and len(node.users) > 1):
+        node = node.args[0]
+    return node  # type: ignore[no-any-return]
 
 
 def _truth(pad: Content) -> Content:
