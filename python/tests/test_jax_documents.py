@@ -133,7 +133,73 @@ def test_lengths_of_one_side_are_products(of):
     note = [line for line in lowered.report().splitlines() if "compiled as products and a softmax" in line]
     assert len(note) == 1 and "test_jax_documents.py" in note[0]
     if of == "key_value_seq_lengths":
-        assert note[0].endswith("if nothing reads results of padding, pass query_seq_lengths, too")
+        assert note[0].endswith("pass query_seq_lengths, too, or pass unused_padding=True to jit")
+    else:
+        assert note[0].endswith("its mask hides queries that are padding, but no keys")
+
+
+def combined(used, ids):
+    """A mask as flax makes it: of pairs of tokens, of segments and of earlier tokens, as numbers that are combined."""
+    tokens = used[:, None, :, None] & used[:, None, None, :]
+    masks = [mask.astype(jnp.float32) for mask in (tokens, same(ids), jnp.asarray(CAUSAL)[None, None])]
+    return functools.reduce(jnp.logical_and, masks).astype(bool)
+
+
+def lengths_of(used):
+    return used.sum(-1).astype(jnp.int32)
+
+
+#: Masks of batches with padding as arguments of jax.nn.dot_product_attention, from which tokens are used and their ids;
+#: then whether tokens are first in their rows, and the number of boundaries.
+PADDED = {
+    "lengths of keys": (lambda used, ids: dict(key_value_seq_lengths=lengths_of(used), is_causal=True), True, 5),
+    "lengths of keys of a window": (
+        lambda used, ids: dict(key_value_seq_lengths=lengths_of(used), local_window_size=(5, 0)),
+        True,
+        5,
+    ),
+    "open lengths of keys": (lambda used, ids: dict(key_value_seq_lengths=lengths_of(used)), True, 5),
+    "keys": (lambda used, ids: dict(mask=used[:, None, None, :]), False, 7),
+    "causal keys": (lambda used, ids: dict(mask=used[:, None, None, :] & CAUSAL), False, 7),
+    "queries and keys": (lambda used, ids: dict(mask=used[:, None, :, None] & used[:, None, None, :]), False, 7),
+    "integers": (lambda used, ids: dict(mask=used.astype(jnp.int32)[:, None, None, :] != 0, is_causal=True), False, 7),
+    "segments and keys": (lambda used, ids: dict(mask=same(ids) & used[:, None, None, :]), False, 33),
+    "flax": (lambda used, ids: dict(mask=combined(used, ids)), False, 33),
+    "segments and lengths": (
+        lambda used, ids: dict(mask=same(ids), key_value_seq_lengths=lengths_of(used), is_causal=True),
+        True,
+        33,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PADDED)
+def test_padding_of_which_nothing_is_read(name):
+    """Results and gradients of tokens are those of JAX."""
+    masks, is_right, count = PADDED[name]
+
+    def function(x, wq, wkv, used, ids):
+        q, kv = parts(x, wq, wkv)
+        return jnp.where(used[..., None, None], jax.nn.dot_product_attention(q, kv, kv, **masks(used, ids)), 0)
+
+    compiled = te_mlir.jax.jit(function, unused_padding=True)
+    positions = np.arange(16)
+    for first, last in (((0, 0), (16, 9)), ((0, 0), (1, 16))) if is_right else (((0, 5), (16, 16)), ((2, 0), (9, 1))):
+        used = jnp.asarray((positions >= np.array(first)[:, None]) & (positions < np.array(last)[:, None]))
+        check(function, compiled, used, segments(3, 9, 4))
+    args = *inputs(), used, segments(3, 9, 4)
+    text = compiled.lower(*args).text()
+    assert text.count("te.attention") == 1 and f"tensor<{count}xi32>" in text, text
+    # Without the option, results of padding are those of JAX.
+    exact = te_mlir.jax.jit(function).lower(*args)
+    assert "te.attention" not in exact.text() and "unused_padding=True" in exact.report()
+
+
+def test_tokens_on_both_sides_of_padding_are_no_document():
+    compiled = te_mlir.jax.jit(functools.partial(by_jax, mask=lambda used: used[:, None, None, :]), unused_padding=True)
+    used = jnp.asarray(np.isin(np.arange(32).reshape(2, 16), (4, 5), invert=True))
+    with pytest.raises(Exception, match=r"expected 'documents\[0\]' to be .* but got -1"):
+        jax.block_until_ready(compiled(*inputs(), used))
 
 
 def angles(positions):

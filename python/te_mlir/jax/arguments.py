@@ -18,14 +18,14 @@ from te_mlir.layout import Layout, row_major
 
 
 class Feed(NamedTuple):
-    """An argument of the compiled function, which JAX computes from the value of `atom` before the call.
+    """An argument of the compiled function, which JAX computes from the values of `atoms` before the call.
 
-    make: computes the argument from that value; None if the argument is the value. name, shape, dtype:
+    make: computes the argument from these values; None if the argument is the value. name, shape, dtype:
     those of the argument. differentiable: whether it has a gradient.
     """
 
-    atom: Atom
-    make: Callable[[Any], Any] | None
+    atoms: tuple[Atom, ...]
+    make: Callable[..., Any] | None
     name: str
     shape: tuple[int, ...]
     dtype: str
@@ -67,7 +67,7 @@ class Arguments(Emitter):
         self.graph = graph
         self.names = dict(zip(graph.inputs, names))
         self.feeds: list[Feed] = []
-        self._fed: dict[tuple[Atom, str, tuple[int, ...], tuple[int, ...]], build.Value] = {}
+        self._fed: dict[tuple[tuple[Atom, ...], str, tuple[int, ...], tuple[int, ...]], build.Value] = {}
         #: Weights, by the value that they are a view of and the shape in which they are read.
         self._parameters: dict[tuple[Atom, tuple[int, ...]], build.Value] = {}
         self._readers = readers_of(graph.outputs)
@@ -79,21 +79,22 @@ class Arguments(Emitter):
         self,
         atom: Atom,
         key: str = "",
-        make: Callable[[Any], Any] | None = None,
+        make: Callable[..., Any] | None = None,
         shape: Sequence[int] | None = None,
         dtype: str | None = None,
         differentiable: bool = True,
         user: Node | None = None,
         how: tuple[int, ...] = (),
+        others: tuple[Atom, ...] = (),
     ) -> build.Value:
-        """The argument that `make` computes from JAX's value of `atom`.
+        """The argument that `make` computes from JAX's values of `atom` and `others`.
 
-        key, shape, how: identify what `make` does; feeds of one value that agree in these share an argument.
+        key, shape, how: identify what `make` does; feeds of the same values that agree in these share an argument.
         differentiable: whether the argument has a gradient, if it is floating-point. user: the operation to name in
         errors.
         """
         shape = tuple(shape if shape is not None else atom.shape)
-        memo = atom, key, shape, how
+        memo = (atom, *others), key, shape, how
         if memo in self._fed:
             return self._fed[memo]
         dtype = dtype or te_name(atom.dtype)
@@ -109,7 +110,7 @@ class Arguments(Emitter):
             label += "_"
         value = self.function.argument(label, shape, dtype)
         floating = isinstance(atom, Var) and atom.floating and differentiable
-        self.feeds.append(Feed(atom, make, label, shape, dtype, floating))
+        self.feeds.append(Feed((atom, *others), make, label, shape, dtype, floating))
         self._fed[memo] = value
         return value
 

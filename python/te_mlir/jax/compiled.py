@@ -58,6 +58,7 @@ class Compiled:
         platform: str | None = None,
         differentiate_outputs: str = "loss",
         max_segments_per_seq: int = 32,
+        unused_padding: bool = False,
     ) -> None:
         if max_segments_per_seq < 1:
             raise ValueError(f"expected 'max_segments_per_seq' to be 1 or more, but got {max_segments_per_seq}")
@@ -90,7 +91,7 @@ class Compiled:
         platform_name, device = platform_of(leaves, platform)
         deterministic = bool(dict(options.pipeline).get("deterministic"))
         self.importer = Importer(self.graph, self.names, platform_name != "cpu", deterministic)
-        self.importer.max_segments_per_seq = max_segments_per_seq
+        self.importer.max_segments_per_seq, self.importer.unused_padding = max_segments_per_seq, unused_padding
         self.exits = self.importer.import_all()
         if self.importer.reasons:
             raise ImportFailure(self.importer.reasons)
@@ -199,8 +200,8 @@ class Compiled:
         evaluate = Evaluator(dict(zip(self.graph.inputs, leaves)))
         values = []
         for feed in self.importer.feeds:
-            value = evaluate(feed.atom)
-            value = feed.make(value) if feed.make is not None else value
+            given = [evaluate(atom) for atom in feed.atoms]
+            value = feed.make(*given) if feed.make is not None else given[0]
             values.append(jnp.asarray(value, jax_dtype(BY_NAME[feed.dtype])))
         return vary(values)
 
@@ -239,9 +240,8 @@ class Compiled:
         chosen = {self.graph.inputs[leaf] for leaf in leaves}
         feeds = []
         for n, feed in enumerate(self.importer.feeds):
-            if not isinstance(feed.atom, Var):
-                continue
-            used = {v for node in ancestors(feed.atom) for v in node.inputs} | {feed.atom}
+            variables = [atom for atom in feed.atoms if isinstance(atom, Var)]
+            used = {v for atom in variables for node in ancestors(atom) for v in node.inputs} | set(variables)
             if used & chosen and self.function.inputs[n].dtype != "int32":
                 if not self.function._wants(n):
                     continue
@@ -305,12 +305,14 @@ class Jitted:
         platform: str | None,
         differentiate_outputs: str,
         max_segments_per_seq: int = 32,
+        unused_padding: bool = False,
     ) -> None:
         if not callable(function):
             raise ArgumentError(f"expected a function of JAX arrays, but got {type(function).__name__}")
         functools.update_wrapper(self, function)
         self.function, self.options, self.platform = function, options, platform
-        self.differentiate_outputs, self.max_segments_per_seq = differentiate_outputs, max_segments_per_seq
+        self.differentiate_outputs = differentiate_outputs
+        self.max_segments_per_seq, self.unused_padding = max_segments_per_seq, unused_padding
         #: The compiled functions by the types of the arguments.
         self.compiled: dict[Any, Compiled] = {}
         self._lock = threading.RLock()
@@ -330,6 +332,7 @@ class Jitted:
                     self.platform,
                     self.differentiate_outputs,
                     self.max_segments_per_seq,
+                    self.unused_padding,
                 )
             return self.compiled[key]
 
@@ -371,6 +374,7 @@ def jit(
     platform: str | None = None,
     differentiate_outputs: str = "loss",
     max_segments_per_seq: int = 32,
+    unused_padding: bool = False,
     **options: Any,
 ) -> Jitted:
     """Compiles `function` with te for each shape of its arguments, and returns a pure function of JAX.
@@ -379,6 +383,8 @@ def jit(
     default that of the arguments, or of JAX's default device. differentiate_outputs: "loss" takes
     gradients only through the rank-0 results that have any, if there are such; "all" takes them through every result.
     max_segments_per_seq: how many segments a row of a batch may have where attention has a mask of segment ids.
+    unused_padding: whether nothing reads results of attention at tokens that no token sees, so that they may be others
+    than those of JAX.
     Other arguments are those of te_mlir.compile. Without `deterministic=True`, gradients of attention are added in any
     order on a GPU, as by XLA: they can have other bits each time, and need less time and memory. With it, algorithms of
     GEMMs are not chosen by time, either.
@@ -387,7 +393,7 @@ def jit(
     and line, and CompileError if a recipe cannot be applied.
     """
     settings = Options(recipe, backward_override, target, strict, tuple(options.items()))
-    return Jitted(function, settings, platform, differentiate_outputs, max_segments_per_seq)
+    return Jitted(function, settings, platform, differentiate_outputs, max_segments_per_seq, unused_padding)
 
 
 def compile(function: Callable[..., Any], example_args: Sequence[Any], **options: Any) -> Compiled:

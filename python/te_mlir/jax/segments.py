@@ -1,7 +1,8 @@
-"""Finds the documents of masks that are made of segment ids, or of the lengths of padded rows.
+"""Finds the documents of masks that are made of segment ids, of the lengths of padded rows, or of masks of tokens.
 
 JAX traces a function without values, so a mask is found by the operations that compute it: `and` of constants, of
-comparisons of segment ids along queries with the same ids along keys, and of comparisons of positions with lengths.
+comparisons of segment ids along queries with the same ids along keys, of comparisons of positions with lengths, and of
+truth values of tokens along queries or keys.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from te_mlir.frontend.attention import Attention, OutsideMask
 from te_mlir.frontend.base import Unsupported
 from te_mlir.frontend.graph import Atom, Const, Node, Var
-from te_mlir.frontend.looking import SAME_ORDER
+from te_mlir.frontend.looking import SAME_ORDER, scalar
 from te_mlir.frontend.scores import Scores, causal_window, mask_axes
 from te_mlir.jax.arguments import Arguments
 
@@ -23,12 +24,23 @@ from te_mlir.jax.arguments import Arguments
 Labels = tuple[int | None, ...]
 
 
+class _Tokens(NamedTuple):
+    """Which tokens are no padding: those that are not 0, or, if `is_lengths`, so many of each row.
+
+    labels: those of the axes of `values`, with the label of queries for tokens.
+    """
+
+    values: Var
+    labels: Labels
+    is_lengths: bool
+
+
 class _Found(NamedTuple):
-    """The terms of masks. constants: with the labels of their axes. ids: segment ids. lengths: (the label that they bound, lengths)."""
+    """The terms of masks. constants, ids: with the labels of their axes. tokens: with the label that they bound."""
 
     constants: list[tuple[Const, Labels]]
     ids: list[tuple[Var, Labels]]
-    lengths: list[tuple[int, Var, Labels]]
+    tokens: list[tuple[int, _Tokens]]
 
 
 def _through(atom: Atom, labels: Labels) -> tuple[Atom, Labels]:
@@ -65,16 +77,21 @@ def _is_positions(atom: Atom, labels: Labels) -> int | None:
     return varying[0] if (values == np.arange(len(values))).all() else None
 
 
-def boundaries_of(ids: Any, limit: int) -> Any:
-    """The first token of each run of equal ids, then the end: int32 [rows * limit + 1]. ids: [rows, sequence].
+def boundaries_of(ids: Any, used: Any, limit: int) -> Any:
+    """The first token of each run of equal ids, then the end: int32 [rows * limit + 1]. ids, used: [rows, sequence].
 
-    All boundaries are -1 if there are more runs, or if two runs of a row have one id, which would see each other.
+    used: whether a token is no padding, which is a run too, whatever its ids. All boundaries are -1 if there are more
+    runs, or if two runs of tokens of a row have one id, which would see each other.
     """
     rows, sequence = ids.shape
-    changes = ids[:, 1:] != ids[:, :-1]
-    starts = jnp.concatenate([jnp.ones((rows, 1), bool), changes], axis=1)
-    ordered = jnp.sort(ids, axis=1)
-    distinct = (ordered[:, 1:] != ordered[:, :-1]).sum() == changes.sum()
+    first = jnp.ones((rows, 1), bool)
+    goes_on = (used[:, 1:] == used[:, :-1]) & ((ids[:, 1:] == ids[:, :-1]) | ~used[:, 1:])
+    starts = jnp.concatenate([first, ~goes_on], axis=1)
+    # Tokens before padding, in the order of their ids.
+    order = jnp.lexsort((ids, ~used), axis=1)
+    ordered, is_used = jnp.take_along_axis(ids, order, 1), jnp.take_along_axis(used, order, 1)
+    is_new = jnp.concatenate([first, ordered[:, 1:] != ordered[:, :-1]], axis=1)
+    distinct = (is_new & is_used).sum() == (starts & used).sum()
     places = jnp.nonzero(starts.reshape(-1), size=rows * limit, fill_value=rows * sequence)[0]
     whole = jnp.concatenate([places, jnp.full(1, rows * sequence)]).astype(jnp.int32)
     return jnp.where(distinct & (starts.sum() <= rows * limit), whole, -1)
@@ -89,9 +106,14 @@ def boundaries_of_lengths(lengths: Any, sequence: int) -> Any:
 
 
 class Segments(Arguments):
-    """Emits the masks of documents. max_segments_per_seq: the number of segments that a row of a batch may have."""
+    """Emits the masks of documents.
+
+    max_segments_per_seq: the number of segments that a row of a batch may have. unused_padding: whether nothing reads
+    results at padding, which are then others than those of JAX.
+    """
 
     max_segments_per_seq = 32
+    unused_padding = False
 
     def is_given(self, atom: Atom) -> bool:
         """Whether a value is computed from integers and constants only."""
@@ -116,33 +138,52 @@ class Segments(Arguments):
         causal, window_left = causal_window(scores._replace(masks=constants), query, found.key, user)
         sizes = [found.q.shape[found.q_of[n]] for n in before]
         sequence = found.q.shape[found.q_of[query]]
-        if len(terms.ids) + bool(terms.lengths) > 1:
-            raise Unsupported(user, "its mask is made of several segment ids or lengths")
-        if terms.ids:
-            return OutsideMask(causal, window_left, self._of_ids(*terms.ids[0], before, query, sizes, sequence, user))
-        if not terms.lengths:
+        if len(terms.ids) > 1:
+            raise Unsupported(user, "its mask is made of several segment ids")
+        tokens = self._tokens(terms, query, found.key, user)
+        ids = terms.ids[0] if terms.ids else None
+        if ids is None and tokens is None:
             return OutsideMask(causal, window_left)
-        lengths = {(values, labels) for _, values, labels in terms.lengths}
-        if {label for label, *_ in terms.lengths} != {query, found.key} or len(lengths) != 1:
-            raise Unsupported(
-                user,
-                "its mask has lengths of keys, but not the same ones of queries, whose padding sees tokens; if nothing reads "
-                "results of padding, pass query_seq_lengths, too",
-            )
-        return OutsideMask(causal, window_left, self._of_lengths(*lengths.pop(), before, sizes, sequence, user))
+        return OutsideMask(causal, window_left, self._documents(ids, tokens, before, query, sizes, sequence, user))
 
-    def _collect(self, atom: Atom, labels: Labels, both: tuple[int, int], user: Node, terms: _Found) -> None:
-        """Adds the terms of a mask. both: the labels of queries and keys."""
+    def _tokens(self, terms: _Found, query: int, key: int, user: Node) -> _Tokens | None:
+        """Which tokens are no padding; None if all are."""
+        of, sides = {tokens for _, tokens in terms.tokens}, {label for label, _ in terms.tokens}
+        if len(of) > 1:
+            raise Unsupported(user, "its mask has several lengths or masks of tokens")
+        for tokens in of:
+            if key not in sides:
+                raise Unsupported(user, "its mask hides queries that are padding, but no keys")
+            is_both = sides == {query, key} and tokens.is_lengths and not terms.ids
+            if not is_both and not self.unused_padding:
+                option = "pass unused_padding=True to jit"
+                if tokens.is_lengths and not terms.ids:
+                    option = f"pass query_seq_lengths, too, or {option}"
+                raise Unsupported(
+                    user,
+                    f"padding has results of its own under its mask; if nothing reads results of padding, {option}",
+                )
+            return tokens
+        return None
+
+    def _collect(
+        self, atom: Atom, labels: Labels, both: tuple[int, int], user: Node, terms: _Found, is_truth: bool = False
+    ) -> None:
+        """Adds the terms of a mask. both: the labels of queries and keys. is_truth: whether keys are visible that are not 0."""
+        is_truth = is_truth or atom.dtype == "bool"
         atom, labels = _through(atom, labels)
         node = atom.node
         if isinstance(atom, Const):
             terms.constants.append((atom, labels))
             return
-        if node is not None and node.name == "and":
+        if node is not None and node.name == "and" and node.output.dtype == "bool":
             for operand in node.inputs:
                 self._collect(operand, labels, both, user, terms)
             return
-        if node is not None and node.name == "select_n" and len(node.inputs) == 3:
+        if node is not None and node.name == "ne" and scalar(node.inputs[1]) == 0:
+            self._collect(node.inputs[0], labels, both, user, terms, is_truth=True)
+            return
+        if node is not None and node.name == "select_n" and len(node.inputs) == 3 and not is_truth:
             # where(mask, 0, -1e9), which is added.
             hidden, shown = node.inputs[1:]
             fills = [v.scalar if isinstance(v, Const) else None for v in (hidden, shown)]
@@ -162,12 +203,17 @@ class Segments(Arguments):
             (place, along), (length, of) = (_through(operand, labels) for operand in operands)
             label = _is_positions(place, along)
             if label in both and isinstance(length, Var) and not any(n in both for n in of):
-                terms.lengths.append((label, length, of))
+                terms.tokens.append((label, _Tokens(length, of, True)))
                 return
+        of_tokens = [label for label in labels if label in both]
+        if is_truth and isinstance(atom, Var) and len(of_tokens) == 1:
+            of = tuple(both[0] if label in both else label for label in labels)
+            terms.tokens.append((of_tokens[0], _Tokens(atom, of, False)))
+            return
         raise Unsupported(
             user,
             "its mask depends on arguments; expected a constant causal mask, segment ids of queries that are compared with "
-            "those of keys, or lengths of both, combined by '&'",
+            "those of keys, lengths, or masks of tokens, combined by '&'",
         )
 
     def _spread(self, constant: Const, labels: Labels, order: Sequence[int]) -> Const:
@@ -203,25 +249,39 @@ class Segments(Arguments):
 
         return rows
 
-    def _of_ids(
+    def _documents(
         self,
-        ids: Var,
-        labels: Labels,
+        ids: tuple[Var, Labels] | None,
+        tokens: _Tokens | None,
         before: Sequence[int],
         query: int,
         sizes: Sequence[int],
         sequence: int,
         user: Node,
     ) -> Any:
-        rows, limit = self._rows(labels, before, sizes, [query], user), min(self.max_segments_per_seq, sequence)
-        shape = (int(np.prod(sizes, dtype=int)) * limit + 1,)
-        make = lambda t: boundaries_of(rows(t), limit)
-        return self.feed(ids, "segments", make, shape, "int32", False, user, (*before, *sizes, query))
+        """The boundaries of segments, or of rows if `ids` is None, and of padding."""
+        count = int(np.prod(sizes, dtype=int))
+        # With ids, or at most padding, tokens and padding.
+        limit = min(self.max_segments_per_seq if ids is not None else 3, sequence)
+        terms: list[tuple[Var, Labels]] = [] if ids is None else [ids]
+        own = [[query]] * len(terms)
+        is_lengths = tokens is not None and tokens.is_lengths
+        if tokens is not None:
+            terms.append((tokens.values, tokens.labels))
+            own.append([] if is_lengths else [query])
+        rows = [self._rows(labels, before, sizes, axes, user) for (_, labels), axes in zip(terms, own)]
 
-    def _of_lengths(
-        self, lengths: Var, labels: Labels, before: Sequence[int], sizes: Sequence[int], sequence: int, user: Node
-    ) -> Any:
-        rows = self._rows(labels, before, sizes, [], user)
-        shape = (2 * int(np.prod(sizes, dtype=int)) + 1,)
-        make = lambda t: boundaries_of_lengths(rows(t), sequence)
-        return self.feed(lengths, "lengths", make, shape, "int32", False, user, (*before, *sizes, sequence))
+        def make(*values: Any) -> Any:
+            given = [each(value) for each, value in zip(rows, values)]
+            found = jnp.zeros((count, sequence), "int32") if ids is None else given[0]
+            used = jnp.ones((count, sequence), bool) if tokens is None else given[-1]
+            used = jnp.arange(sequence) < used[:, None] if is_lengths else used != 0
+            return boundaries_of(found, used, limit)
+
+        kind, shape = "segments" if ids is not None else "tokens", (count * limit + 1,)
+        if is_lengths and ids is None:
+            kind, shape = "lengths", (2 * count + 1,)
+            make = lambda lengths: boundaries_of_lengths(rows[0](lengths), sequence)
+        how = (*before, *sizes, sequence, query, *(-1 if n is None else n for _, labels in terms for n in labels))
+        values = [value for value, _ in terms]
+        return self.feed(values[0], kind, make, shape, "int32", False, user, how, tuple(values[1:]))
