@@ -488,6 +488,30 @@ def test_sizes_of_groups_may_be_a_row_of_a_table():
         assert torch.equal(layer(x, sizes), layer(x, sizes.tolist()))
 
 
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_groups_of_a_tensor_follow_one_another_with_an_alignment_of_1(recipe):
+    """The host does not read the sizes, which are multiples of nothing; rows behind the last group give zeros."""
+    exact = {"nvfp4_block_scaling": te_mlir.NVFP4BlockScaling(disable_stochastic_rounding=True)}
+    aligned, *others = [te.GroupedLinear(4, 30, 7, params_dtype=torch.bfloat16, alignment=a) for a in (128, 1, 1)]
+    for layer in others:
+        layer.load_state_dict(dict(aligned.named_parameters()), strict=False)
+    x, dy = torch.randn(53, 30).bfloat16().requires_grad_(), torch.randn(53, 7).bfloat16()
+    for sizes in ([20, 0, 12, 21], [0, 1, 0, 40]):
+        used = sum(sizes)
+        found = []
+        for layer, rows, splits in (
+            (aligned, x[:used], sizes),
+            (others[0], x, torch.tensor(sizes)),
+            (others[1], x[:used], sizes),
+        ):
+            with te.autocast(recipe=exact.get(recipe, RECIPES[recipe])):
+                y = layer(rows, splits)
+            found.append([y, *torch.autograd.grad(y, [x, *layer.parameters()], dy[: len(rows)])])
+            assert not y[used:].any()
+        for one, two, three in zip(*found):
+            assert torch.equal(one, two[: len(one)]) and torch.equal(one, three)
+
+
 class Around(torch.nn.Module):
     """Modules of te beside a layer of torch.nn."""
 

@@ -401,7 +401,8 @@ class GroupedLinear(_Module):
     TransformerEngine has `weight0`, `weight1`, ...; here they are one parameter, as the kernels
     need them, and so is the bias [num_gemms, out_features]. The casts of a recipe need groups that
     begin at multiples of `alignment` rows (16, 32 or 128, depending on the recipe). If sizes are
-    others, the step moves the rows to such places and back, which changes no bit of a result.
+    others, the step moves the rows to such places and back, which changes no bit of a result. With
+    an alignment of 1, groups follow one another, and the step always does so.
     """
 
     def __init__(
@@ -442,8 +443,9 @@ class GroupedLinear(_Module):
     def _emit(self, f: build.Function, x: build.Value, values: dict[str, build.Value]) -> build.Value:
         if "groups" not in values:
             return f.grouped_linear(x, values["weight"], values["m_splits"], values.get("bias"), self.alignment)
-        routed = f.permute(x, values["groups"], self.num_gemms, self.alignment)
-        y = f.grouped_linear(routed.rows, values["weight"], routed.sizes, values.get("bias"), self.alignment)
+        alignment = 128 if self.alignment == 1 else self.alignment
+        routed = f.permute(x, values["groups"], self.num_gemms, alignment)
+        y = f.grouped_linear(routed.rows, values["weight"], routed.sizes, values.get("bias"), alignment)
         return f.unpermute(y, routed)
 
     @_opaque
@@ -453,14 +455,18 @@ class GroupedLinear(_Module):
         Returns [rows, out_features] in the element type of x. With a list, groups follow one another. The host does not
         read a tensor, so each of its groups begins at the next multiple of `alignment`; rows of no group give zeros.
         """
+        follow = self.alignment == 1
         if not isinstance(m_splits, torch.Tensor):
             if sum(m_splits) != x.shape[0] or len(m_splits) != self.num_gemms or min(m_splits) < 0:
                 raise ArgumentError(
                     f"argument 'm_splits': expected {self.num_gemms} sizes with the sum {x.shape[0]}, but got "
                     f"{list(m_splits)}"
                 )
-            if any(size % self.alignment for size in m_splits):
-                groups = torch.arange(self.num_gemms, dtype=torch.int32).repeat_interleave(torch.tensor(m_splits))
-                return self._run(x, is_first_microbatch, [("groups", groups[:, None].to(x.device))])
+            follow = follow or any(size % self.alignment for size in m_splits)
             m_splits = torch.tensor(m_splits, dtype=torch.int32, device=x.device)
+        if follow:
+            # Rows behind the last group get a number that no group has.
+            ends, rows = m_splits.cumsum(0), torch.arange(x.shape[0], device=x.device)
+            groups = torch.searchsorted(ends, rows, right=True)
+            return self._run(x, is_first_microbatch, [("groups", groups[:, None].to(torch.int32))])
         return self._run(x, is_first_microbatch, [("m_splits", dense(m_splits.to(torch.int32)))])
