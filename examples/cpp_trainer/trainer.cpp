@@ -3,10 +3,12 @@
 //     trainer byte_lm.so text.txt --steps=100 --save=model.safetensors
 //
 // Trains examples/byte_lm/train.mlir, compiled by te-compile, on the bytes of a
-// file. Needs libte_runtime and no compiler. What the step carries is state: it
-// stays on the device, and is saved and loaded, so one trainer serves every
-// recipe. A batch depends only on the seed and the number of the step, so a
-// resumed run equals an uninterrupted one in every bit.
+// file, or what examples/tiny_llama/write_llama.py --pack writes, on its lines,
+// as many in each batch as fit. Needs libte_runtime and no compiler. What the
+// step carries is state: it stays on the device, and is saved and loaded, so
+// one trainer serves every recipe. A batch depends only on the seed and the
+// number of the step, so a resumed run equals an uninterrupted one in every
+// bit.
 //
 //===----------------------------------------------------------------------===//
 
@@ -53,12 +55,63 @@ private:
 #endif
 };
 
+/// Sets the tables of the rotary embedding.
+void setRotation(te::Step &step) {
+  const int64_t *const shape = step.info("cos").shape;
+  std::vector<float> cos, sin;
+  for (int64_t i = 0; i < shape[0] * shape[1]; ++i) {
+    const int64_t position = i / shape[1], pair = i % shape[1];
+    const double angle =
+        double(position) * std::pow(10000.0, -double(pair) / double(shape[1]));
+    cos.push_back(float(std::cos(angle)));
+    sin.push_back(float(std::sin(angle)));
+  }
+  step.set("cos", cos);
+  step.set("sin", sin);
+}
+
+/// Fills a batch with lines, one behind the other. Each is a document, which
+/// attends to itself only; lines that do not fit are empty ones. What a line
+/// has beyond the tables of the rotary embedding is cut off.
+void feedLines(te::Step &step, const te::Bytes &text, std::mt19937_64 &random) {
+  constexpr int32_t kIgnored = -100; // the target of padding
+  const int64_t rows = step.info("tokens").shape[0];
+  const int64_t longest = step.info("cos").shape[0];
+  std::vector<int32_t> tokens(rows), targets(rows, kIgnored), positions(rows);
+  std::vector<int32_t> documents(step.info("documents").shape[0]);
+  for (size_t d = 1; d < documents.size(); ++d) {
+    // The line behind the next line break.
+    auto begin = std::find(text.begin() + int64_t(random() % text.size()),
+                           text.end(), '\n');
+    begin = text.end() - begin < 2 ? text.begin() : begin + 1;
+    auto end = std::find(begin, text.end(), '\n');
+    end = std::min(end == text.end() ? end : end + 1, begin + longest + 1);
+    const int64_t first = documents[d - 1], length = end - begin - 1;
+    documents[d] = int32_t(first);
+    if (first + length > rows)
+      continue;
+    for (int64_t i = 0; i < length; ++i) {
+      tokens[first + i] = begin[i];
+      targets[first + i] = begin[i + 1];
+      positions[first + i] = int32_t(i);
+    }
+    documents[d] += int32_t(length);
+  }
+  step.set("tokens", tokens);
+  step.set("targets", targets);
+  step.set("positions", positions);
+  step.set("documents", documents);
+}
+
 /// Fills what changes from step to step.
 void feed(te::Step &step, const te::Bytes &text, uint64_t seed, int64_t count,
           float rate) {
-  const int64_t positions = step.info("targets").shape[0];
   std::seed_seq mix{uint32_t(seed), uint32_t(seed >> 32), uint32_t(count)};
   std::mt19937_64 random(mix);
+  // Such a step counts, and has a learning rate, by itself.
+  if (step.has("documents"))
+    return feedLines(step, text, random);
+  const int64_t positions = step.info("targets").shape[0];
   std::vector<int32_t> context, targets;
   for (int64_t p = 0; p < positions; ++p) {
     const uint64_t at = kContext + random() % (text.size() - kContext);
@@ -87,6 +140,8 @@ int train(const std::vector<std::string> &files,
   const uint64_t seed = std::stoull(options["seed"]);
   int64_t count = 0;
   step.initialize(seed);
+  if (step.has("documents"))
+    setRotation(step);
   if (!options["load"].empty())
     count = step.load(options["load"]);
   const int64_t last = std::stoll(options["steps"]);

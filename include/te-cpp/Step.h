@@ -150,6 +150,9 @@ public:
     return signature->arguments[find(name)];
   }
 
+  /// Whether the step has an argument or result of that name.
+  bool has(const std::string &name) const { return index.contains(name); }
+
   /// The address of an argument or result on the device.
   void *pointer(const std::string &name) const { return pointers[find(name)]; }
 

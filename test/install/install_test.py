@@ -141,6 +141,24 @@ expect(losses[0] > 4.5 and losses[-1] < losses[0] - 1.5, f"the loss does not fal
 # A group of one rank is bound before the step is loaded.
 run(*steps["float8_block_scaling"], "--steps=1", "--group=0", "--ranks=1", "--rank=0")
 
+# Packed lines, with boundaries as an input like any other.
+run(
+    sys.executable,
+    prefix / "share/te-mlir/examples/tiny_llama/write_llama.py",
+    f"--text={text}",
+    f"--output={work}",
+    "--pack",
+)
+pipeline = "--pipeline=recipe=float8_block_scaling target=reference"
+run(prefix / "bin/te-compile", work / "llama.mlir", "--entry=train_step", pipeline, "-o", work / "packed.so")
+packed = [program, work / "packed.so", text, "--backend=reference"]
+whole = run(*packed, "--steps=20")
+losses = [float(line.split()[-1]) for line in whole.splitlines()]
+expect(losses[0] > 4.5 and losses[-1] < losses[0] - 1.5, f"the loss of packed lines does not fall: {losses}")
+first = run(*packed, "--steps=8", f"--save={work / 'half'}")
+second = run(*packed, "--steps=20", f"--load={work / 'half'}")
+expect(first + second == whole, f"packed lines: the losses differ:\n{whole}\n{first}{second}")
+
 run(program, work / "absent.so", text, fails="absent.so")
 run(*steps["delayed_scaling"], f"--load={work / 'absent'}", fails="No such file or directory")
 for before, after, fails in (
