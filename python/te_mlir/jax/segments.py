@@ -273,6 +273,8 @@ class Segments(Arguments):
 
         def make(*values: Any) -> Any:
             given = [each(value) for each, value in zip(rows, values)]
+            if ids is None and is_lengths:
+                return boundaries_of_lengths(given[0], sequence)
             found = jnp.zeros((count, sequence), "int32") if ids is None else given[0]
             used = jnp.ones((count, sequence), bool) if tokens is None else given[-1]
             used = jnp.arange(sequence) < used[:, None] if is_lengths else used != 0
@@ -281,7 +283,6 @@ class Segments(Arguments):
         kind, shape = "segments" if ids is not None else "tokens", (count * limit + 1,)
         if is_lengths and ids is None:
             kind, shape = "lengths", (2 * count + 1,)
-            make = lambda lengths: boundaries_of_lengths(rows[0](lengths), sequence)
         how = (*before, *sizes, sequence, query, *(-1 if n is None else n for _, labels in terms for n in labels))
         values = [value for value, _ in terms]
         return self.feed(values[0], kind, make, shape, "int32", False, user, how, tuple(values[1:]))
