@@ -69,6 +69,14 @@ Block *CodeEmitter::addBlock(ArrayRef<Type> arguments) {
                        SmallVector<Location>(arguments.size(), loc));
 }
 
+static LLVM::LoopAnnotationAttr notUnrolled(MLIRContext *context) {
+  auto unroll = LLVM::LoopUnrollAttr::get(
+      context, /*disable=*/BoolAttr::get(context, true), {}, {}, {}, {}, {},
+      {});
+  return LLVM::LoopAnnotationAttr::get(context, {}, {}, {}, unroll, {}, {}, {},
+                                       {}, {}, {}, {}, {}, {}, {}, {});
+}
+
 SmallVector<Value> CodeEmitter::emitLoop(Value begin, Value end, int64_t step,
                                          ValueRange initial, LoopBody body) {
   SmallVector<Type> types{begin.getType()};
@@ -85,7 +93,9 @@ SmallVector<Value> CodeEmitter::emitLoop(Value begin, Value end, int64_t step,
   b.setInsertionPointToStart(work);
   values = body(index, carried);
   values.insert(values.begin(), add(index, wide(step)));
-  LLVM::BrOp::create(b, loc, values, header);
+  auto next = LLVM::BrOp::create(b, loc, values, header);
+  if (isCompact)
+    next.setLoopAnnotationAttr(notUnrolled(b.getContext()));
   b.setInsertionPointToStart(exit);
   return llvm::to_vector(carried);
 }

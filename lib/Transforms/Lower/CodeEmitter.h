@@ -165,6 +165,8 @@ protected:
   /// The addresses of the inputs and the outputs.
   SmallVector<Value> pointers;
   bool isDevice = false;
+  /// Whether loops have little code, because it rarely runs.
+  bool isCompact = false;
 
 private:
   /// What is added to the streams of the body, an i32.

@@ -127,6 +127,10 @@ private:
   /// and the results of the last pass.
   void useRuns(MutableArrayRef<Run> runs, int64_t length,
                SmallVectorImpl<Value> &lanes);
+  /// Rotates the lanes that a thread of a warp has of each reduction, so that
+  /// the first one is that of the next iteration with one element. The tree of
+  /// reduceWarp has the same pairs afterwards.
+  static void turnLanes(MutableArrayRef<Value> lanes);
   /// Keeps values of `run` for the passes after this one.
   void keepValues(Run &run);
   /// Computes and stores what is left after the last pass.
@@ -374,7 +378,10 @@ void RowCode::emitDeviceBody(Value count, Value aligned) {
       return emitRow(base, thread, 1);
     emitIfElse(
         aligned, [&] { emitRow(base, thread, length); },
-        [&] { emitRow(base, thread, 1); });
+        [&] {
+          isCompact = true;
+          emitRow(base, thread, 1);
+        });
   };
   if (rowHasBlock())
     return emitEither(multiply(block, cols), thread);
@@ -518,6 +525,8 @@ Value RowCode::reduceWarp(tert::RowReduceOp op, MutableArrayRef<Value> lanes,
 }
 
 int64_t RowCode::getRunsAtATime(int64_t length) const {
+  if (isCompact)
+    return 1;
   auto isSmall = [&](int64_t runs) {
     return runs * length * passes->getCode() <= kMostCode;
   };
@@ -548,6 +557,12 @@ SmallVector<Value> RowCode::emitRuns(Value base, Value thread, int64_t length,
                   });
 }
 
+void RowCode::turnLanes(MutableArrayRef<Value> lanes) {
+  for (; !lanes.empty(); lanes = lanes.drop_front(kLanesOfThread))
+    std::rotate(lanes.begin(), lanes.begin() + 1,
+                lanes.begin() + kLanesOfThread);
+}
+
 void RowCode::emitWarp(Value base, Value thread, int64_t length) {
   const bool isKept = isKeptByWarp(length);
   passes = isKept ? &keeping : &plain;
@@ -566,6 +581,8 @@ void RowCode::emitWarp(Value base, Value thread, int64_t length) {
     auto use = [&](MutableArrayRef<Run> runs, ValueRange before) {
       SmallVector<Value> after(before);
       useRuns(runs, length, after);
+      if (isCompact)
+        turnLanes(after);
       return after;
     };
     lanes =

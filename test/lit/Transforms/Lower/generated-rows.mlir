@@ -1,6 +1,9 @@
 // The code of a launch that sums rows, for the CPU and for a GPU.
 // RUN: te-opt %s --split-input-file --te-convert-tert-to-llvm="target=sm_90" | FileCheck %s --check-prefixes=CHECK,BLOCK
 
+// CHECK: #[[UNROLL:.*]] = #llvm.loop_unroll<disable = true>
+// CHECK: #[[COMPACT:.*]] = #llvm.loop_annotation<unroll = #[[UNROLL]]>
+
 // The CPU adds the elements of a row to 256 lanes, and visits the row again for the results.
 // CHECK: llvm.func internal @te_generated_0(
 // CHECK: %[[LANES:.*]] = llvm.alloca
@@ -18,6 +21,16 @@
 // CHECK: llvm.store {{.*}} {alignment = 8 : i64} : vector<4xbf16>, !llvm.ptr<1>
 // CHECK: llvm.icmp "eq"
 // CHECK: llvm.store {{.*}} : f32, !llvm.ptr<1>
+// Buffers without that alignment are read one element at a time, in loops that stay small.
+// CHECK: llvm.load %{{.*}} : !llvm.ptr<1> -> bf16
+// CHECK-NOT: llvm.load
+// CHECK: llvm.br {{.*}} {loop_annotation = #[[COMPACT]]}
+// CHECK-COUNT-5: llvm.call_intrinsic "llvm.nvvm.shfl.sync.bfly.f32"
+// CHECK: llvm.load %{{.*}} : !llvm.ptr<1> -> bf16
+// CHECK-NOT: llvm.load
+// CHECK: llvm.store {{.*}} : bf16, !llvm.ptr<1>
+// CHECK-NOT: llvm.load
+// CHECK: llvm.br {{.*}} {loop_annotation = #[[COMPACT]]}
 // 128 threads compute four rows of 128 elements.
 // CHECK: llvm.mlir.global private constant @te_generated_0_record_0
 // CHECK: llvm.mlir.constant(128 : i32) : i32
