@@ -123,9 +123,11 @@ static LogicalResult emitCode(ModuleOp lowered, llvm::Module &module,
       llvm::TargetRegistry::lookupTarget(triple, error);
   if (!target)
     return lowered.emitError() << "cannot compile the step: " << error;
-  std::unique_ptr<llvm::TargetMachine> machine(
-      target->createTargetMachine(triple, /*CPU=*/"", /*Features=*/"",
-                                  llvm::TargetOptions(), llvm::Reloc::PIC_));
+  std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
+      triple, /*CPU=*/"", /*Features=*/"", llvm::TargetOptions(),
+      llvm::Reloc::PIC_, std::nullopt,
+      hasDeviceCode(lowered) ? llvm::CodeGenOptLevel::None
+                             : llvm::CodeGenOptLevel::Default));
   module.setTargetTriple(triple);
   module.setDataLayout(machine->createDataLayout());
   module.setPICLevel(llvm::PICLevel::BigPIC);
@@ -160,7 +162,8 @@ LogicalResult mlir::te::writeArtefact(ModuleOp lowered,
       translateModuleToLLVMIR(lowered, context, info.symbol);
   if (!module)
     return lowered.emitError() << "expected a module of the llvm dialect only";
-  if (llvm::Error error = linkGeneratedCode(*module))
+  if (llvm::Error error =
+          linkGeneratedCode(*module, /*optimise=*/!hasDeviceCode(lowered)))
     return lowered.emitError() << llvm::toString(std::move(error));
   for (llvm::Function &function : *module)
     if (!function.isDeclaration())

@@ -193,7 +193,8 @@ CompiledStep::compile(ModuleOp lowered) {
   if (!module)
     return lowered.emitError() << "expected a module of the llvm dialect only";
 
-  if (llvm::Error error = linkGeneratedCode(*module))
+  if (llvm::Error error =
+          linkGeneratedCode(*module, /*optimise=*/!hasDeviceCode(lowered)))
     return fail(std::move(error));
 
   llvm::InitializeNativeTarget();

@@ -132,7 +132,7 @@ static void makePortable(llvm::Module &module) {
   }
 }
 
-llvm::Error te::linkGeneratedCode(llvm::Module &module) {
+llvm::Error te::linkGeneratedCode(llvm::Module &module, bool optimise) {
   if (llvm::none_of(module, isGenerated))
     return llvm::Error::success();
   if (llvm::Error error = linkScalarMath(module))
@@ -141,6 +141,8 @@ llvm::Error te::linkGeneratedCode(llvm::Module &module) {
   makePortable(module);
   if (llvm::Error error = linkScalarMath(module))
     return error;
+  if (!optimise)
+    return llvm::Error::success();
   withPasses(nullptr, [&](llvm::PassBuilder &builder,
                           llvm::FunctionAnalysisManager &functions,
                           llvm::ModuleAnalysisManager &modules) {
@@ -178,6 +180,14 @@ static OwningOpRef<ModuleOp> takeDeviceFunctions(ModuleOp lowered) {
   return device;
 }
 
+/// What is left to do for code that is unrolled as its emitter wants it. Equal
+/// calls are merged before they are inlined. O3
+/// takes several times as long, and ptxas makes code of the same size of both.
+static constexpr llvm::StringLiteral kDevicePasses =
+    "function(instcombine,early-cse),always-inline,globaldce,"
+    "function(sroa,early-cse<memssa>,instcombine,simplifycfg,"
+    "loop(loop-rotate,indvars),loop-mssa(licm),instcombine,simplifycfg)";
+
 /// Compiles `module`, in which every defined function is a kernel, to PTX.
 static llvm::Expected<std::string> emitPtx(llvm::Module &module,
                                            llvm::StringRef gpu) {
@@ -196,7 +206,7 @@ static llvm::Expected<std::string> emitPtx(llvm::Module &module,
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
   std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
       triple, gpu, /*Features=*/gpu == "sm_100" ? "+ptx86" : "+ptx80", options,
-      llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+      llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Default));
   module.setTargetTriple(triple);
   module.setDataLayout(machine->createDataLayout());
   for (llvm::Function &function : module)
@@ -205,17 +215,13 @@ static llvm::Expected<std::string> emitPtx(llvm::Module &module,
   if (llvm::Error failure = linkScalarMath(module))
     return failure;
   defineReciprocal(module, /*isGpu=*/true);
-  withPasses(machine.get(), [&](llvm::PassBuilder &builder,
-                                llvm::FunctionAnalysisManager &,
-                                llvm::ModuleAnalysisManager &modules) {
-    // Equal calls are merged before they are inlined.
-    llvm::ModulePassManager merge;
-    llvm::cantFail(
-        builder.parsePassPipeline(merge, "function(instcombine,early-cse)"));
-    merge.run(module, modules);
-    builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O3)
-        .run(module, modules);
-  });
+  withPasses(machine.get(),
+             [&](llvm::PassBuilder &builder, llvm::FunctionAnalysisManager &,
+                 llvm::ModuleAnalysisManager &modules) {
+               llvm::ModulePassManager passes;
+               llvm::cantFail(builder.parsePassPipeline(passes, kDevicePasses));
+               passes.run(module, modules);
+             });
   llvm::SmallString<0> text;
   llvm::raw_svector_ostream stream(text);
   llvm::legacy::PassManager passes;
@@ -224,6 +230,10 @@ static llvm::Expected<std::string> emitPtx(llvm::Module &module,
     return llvm::createStringError("'" + gpu + "' has no writer of PTX");
   passes.run(module);
   return text.str().str();
+}
+
+bool te::hasDeviceCode(ModuleOp lowered) {
+  return lowered->hasAttr(tert::kTargetAttr);
 }
 
 LogicalResult te::compileDeviceCode(ModuleOp lowered) {

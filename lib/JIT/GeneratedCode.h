@@ -21,10 +21,14 @@ namespace mlir::te {
 /// PTX in the constant `te_device_code`. Does nothing if there are none.
 LogicalResult compileDeviceCode(ModuleOp lowered);
 
-/// Links the te_scalar_* functions that generated host functions call, and
-/// optimises the generated functions but no other function of `module`. The
-/// result does not call libm on any processor.
-llvm::Error linkGeneratedCode(llvm::Module &module);
+/// Links the te_scalar_* functions that generated host functions call, and with
+/// `optimise`, optimises the generated functions but no other function of
+/// `module`. The result does not call libm on any processor.
+llvm::Error linkGeneratedCode(llvm::Module &module, bool optimise);
+
+/// Whether `lowered` has code for a GPU. Then the host functions run only if
+/// the step is tried without one, and are not worth the time to optimise them.
+bool hasDeviceCode(ModuleOp lowered);
 
 } // namespace mlir::te
 
