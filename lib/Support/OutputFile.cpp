@@ -205,8 +205,8 @@ bool OutputFile::flush(std::string &error) {
   });
 }
 
-/// Makes the temporary file the target, durably; false with errno.
-bool OutputFile::place() {
+/// Makes the temporary file the target; false with errno.
+bool OutputFile::place(bool durable) {
   // Nothing after the new name may lack memory.
   const std::string folder =
       std::filesystem::path(target).parent_path().string();
@@ -216,7 +216,7 @@ bool OutputFile::place() {
     if (fchmod(descriptor, mode) != 0)
       return false;
   }
-  if (fsync(descriptor) != 0)
+  if (durable && fsync(descriptor) != 0)
     return false;
   // Some file systems report a full disk here.
   if (close(std::exchange(descriptor, -1)) != 0)
@@ -224,6 +224,8 @@ bool OutputFile::place() {
   if (std::rename(temporary.c_str(), target.c_str()) != 0)
     return false;
   temporary.clear();
+  if (!durable)
+    return true;
   const int opened = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   // A folder that may be written but not read cannot be synchronised.
   if (opened < 0)
@@ -235,12 +237,13 @@ bool OutputFile::place() {
   return synchronised;
 }
 
-bool OutputFile::commit(std::string &error) {
+bool OutputFile::commit(std::string &error, bool durable) {
   return guarded(error, [&] {
     if (!flush(error))
       return false;
-    const bool done =
-        temporary.empty() ? close(std::exchange(descriptor, -1)) == 0 : place();
+    const bool done = temporary.empty()
+                          ? close(std::exchange(descriptor, -1)) == 0
+                          : place(durable);
     if (!done)
       fail(errno, error);
     discard();

@@ -29,7 +29,8 @@ public:
   bool open(const std::string &path, std::string &error);
   /// Whether everything written so far reached the file.
   bool flush(std::string &error);
-  bool commit(std::string &error);
+  /// Unless `durable`, the file may be damaged if the machine stops soon.
+  bool commit(std::string &error, bool durable = true);
 
   /// Appends; false where that fails, or failed before: `flush` says why.
   bool write(const void *bytes, size_t size);
@@ -48,7 +49,7 @@ private:
   bool openFile(const std::string &path, std::string &error);
   bool createTemporary();
   bool writeAll(const char *bytes, size_t size);
-  bool place();
+  bool place(bool durable);
   void discard();
   bool fail(int code, std::string &error) const;
 

@@ -92,6 +92,15 @@ Digest sha256(const void *bytes, size_t size) {
   return hash.finish();
 }
 
+std::string hexOf(const Digest &digest) {
+  std::string text;
+  for (const uint8_t byte : digest) {
+    text += "0123456789abcdef"[byte >> 4];
+    text += "0123456789abcdef"[byte & 15];
+  }
+  return text;
+}
+
 Digest hmacSha256(const void *key, size_t keySize, const void *bytes,
                   size_t size) {
   std::array<uint8_t, 64> block = {};

@@ -12,6 +12,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace te::support {
 
@@ -36,6 +37,9 @@ private:
 };
 
 Digest sha256(const void *bytes, size_t size);
+
+/// 64 hexadecimal digits.
+std::string hexOf(const Digest &digest);
 
 /// HMAC-SHA256.
 Digest hmacSha256(const void *key, size_t keySize, const void *bytes,

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """No environment variable changes the meaning of a program.
 
-The compiler reads no variables: recipes, overrides and policies are attributes and options. The runtime reads the folder of
-caches and settings of the libraries that it loads, and libte_tcp a folder of the user. te-run reads which launcher started it, and the addresses and the secret of
+The compiler reads the folder of caches and no other variable: recipes, overrides and policies are attributes and options. The runtime
+reads the folder of caches and settings of the libraries that it loads, and libte_tcp a folder of the user. te-run reads which launcher started it, and the addresses and the secret of
 the other processes. The Python package reads the folder of its libraries and, for programs that were written for TransformerEngine,
 NVTE_BACKWARD_OVERRIDE as the default of one field of a recipe, with a warning. No other variable of TransformerEngine is named.
 """
@@ -14,8 +14,8 @@ from lint import ROOT, finish, read, tracked
 
 #: (file, variable) that may be read, none of which changes a result.
 ALLOWED = {
-    ("lib/Runtime/Gemm/AlgorithmCache.cpp", "XDG_CACHE_HOME"),
-    ("lib/Runtime/Gemm/AlgorithmCache.cpp", "HOME"),
+    ("lib/Support/CacheFolder.cpp", "XDG_CACHE_HOME"),
+    ("lib/Support/CacheFolder.cpp", "HOME"),
     ("lib/Runtime/Cuda/Nccl.cpp", "NCCL_NVLS_ENABLE"),
     ("lib/Tcp/Secret.cpp", "XDG_RUNTIME_DIR"),
     ("python/te_mlir/_capi.py", "TE_MLIR_LIBRARY_PATH"),

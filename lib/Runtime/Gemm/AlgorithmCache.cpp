@@ -9,21 +9,18 @@
 
 #include "Gemm/AlgorithmCache.h"
 
+#include "Support/CacheFolder.h"
+
 #include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <charconv>
-#include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
-#include <thread>
 
 namespace te::rt::cuda {
 namespace {
@@ -41,19 +38,9 @@ std::string hashOf(const std::string &text) {
   return digits;
 }
 
-std::string cacheFolder() {
-  const char *cache = std::getenv("XDG_CACHE_HOME");
-  if (cache && cache[0] == '/')
-    return std::string(cache) + "/te-mlir";
-  const char *home = std::getenv("HOME");
-  if (home && home[0] == '/')
-    return std::string(home) + "/.cache/te-mlir";
-  return "";
-}
-
 /// The file of `machine` in the cache folder; empty if no folder is known.
 std::string cacheFile(const std::string &machine) {
-  const std::string folder = cacheFolder();
+  const std::string folder = support::cacheFolder();
   return folder.empty() ? "" : folder + "/gemm-" + hashOf(machine) + ".txt";
 }
 
@@ -99,62 +86,7 @@ bool parseLine(const std::string &line, std::string *problem,
 }
 
 /// No tuning cache is near this size: a record has about 300 bytes.
-constexpr off_t kMostBytes = 16 << 20;
-
-/// The open descriptor of a regular file, or -1, with the reason in `error`.
-/// Opening never waits, as it would for a writer of a FIFO.
-class RegularFile {
-public:
-  RegularFile(const std::string &path, int flags)
-      : descriptor(::open(path.c_str(),
-                          flags | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0644)) {
-    if (descriptor < 0) {
-      error = errno;
-    } else if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode) ||
-               status.st_size > kMostBytes) {
-      error = EINVAL;
-      ::close(descriptor);
-      descriptor = -1;
-    }
-  }
-  ~RegularFile() {
-    if (descriptor >= 0)
-      ::close(descriptor);
-  }
-  RegularFile(const RegularFile &) = delete;
-  RegularFile &operator=(const RegularFile &) = delete;
-
-  /// 0, or the errno of opening; EINVAL if it is no regular file of this size.
-  int error = 0;
-
-  /// What it holds; empty where reading fails.
-  std::string text() const {
-    if (descriptor < 0)
-      return "";
-    std::string text(static_cast<size_t>(status.st_size), '\0');
-    size_t done = 0;
-    while (done < text.size()) {
-      const ssize_t count = ::read(descriptor, &text[done], text.size() - done);
-      if (count <= 0)
-        return "";
-      done += static_cast<size_t>(count);
-    }
-    return text;
-  }
-
-  /// Waits up to a second for the lock, which closing releases. Without it a
-  /// writer may undo what another one adds at that moment, and no more.
-  void lock() const {
-    for (int tries = 0; descriptor >= 0 && tries < 1000 &&
-                        ::flock(descriptor, LOCK_EX | LOCK_NB) != 0;
-         ++tries)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-
-private:
-  struct stat status = {};
-  int descriptor;
-};
+constexpr int64_t kMostBytes = 16 << 20;
 
 } // namespace
 
@@ -181,7 +113,7 @@ Status AlgorithmCache::open(const char *name, bool mustExist) {
 }
 
 Status AlgorithmCache::read(bool mustExist, Table *into) const {
-  const RegularFile file(path, O_RDONLY);
+  const support::RegularFile file(path, O_RDONLY, kMostBytes);
   const bool isMissing = file.error == ENOENT;
   if (file.error && (!isMissing || mustExist))
     return {TE_RT_INVALID_ARGUMENT,
@@ -266,7 +198,9 @@ Status AlgorithmCache::insert(const GemmProblem &problem, bool replaces,
   if (!isNamed)
     std::filesystem::create_directories(
         std::filesystem::path(path).parent_path(), error);
-  const RegularFile lock(path + ".lock", O_RDWR | O_CREAT);
+  const support::RegularFile lock(path + ".lock", O_RDWR | O_CREAT, kMostBytes);
+  // Without the lock a writer may undo what another one adds at that moment,
+  // and no more.
   lock.lock();
   Table others;
   const Status wasRead = read(/*mustExist=*/false, &others);
