@@ -128,21 +128,25 @@ static LogicalResult emitCode(ModuleOp lowered, llvm::Module &module,
       llvm::Reloc::PIC_, std::nullopt,
       hasDeviceCode(lowered) ? llvm::CodeGenOptLevel::None
                              : llvm::CodeGenOptLevel::Default));
-  module.setTargetTriple(triple);
-  module.setDataLayout(machine->createDataLayout());
   module.setPICLevel(llvm::PICLevel::BigPIC);
   if (kind == ArtefactKind::LLVMIR) {
+    module.setTargetTriple(triple);
+    module.setDataLayout(machine->createDataLayout());
+    if (llvm::Error failure =
+            linkGeneratedCode(module, !hasDeviceCode(lowered)))
+      return lowered.emitError() << llvm::toString(std::move(failure));
     module.print(os, nullptr);
     return success();
   }
-  llvm::legacy::PassManager passes;
-  const auto fileType = kind == ArtefactKind::Object
-                            ? llvm::CodeGenFileType::ObjectFile
-                            : llvm::CodeGenFileType::AssemblyFile;
-  if (machine->addPassesToEmitFile(passes, os, nullptr, fileType))
-    return lowered.emitError() << "cannot compile the step: '" << triple.str()
-                               << "' has no writer of this kind of file";
-  passes.run(module);
+  llvm::Expected<std::string> code =
+      compileHostCode(lowered, module, *machine,
+                      kind == ArtefactKind::Object
+                          ? llvm::CodeGenFileType::ObjectFile
+                          : llvm::CodeGenFileType::AssemblyFile);
+  if (!code)
+    return lowered.emitError()
+           << "cannot compile the step: " << llvm::toString(code.takeError());
+  os << *code;
   return success();
 }
 
@@ -162,9 +166,6 @@ LogicalResult mlir::te::writeArtefact(ModuleOp lowered,
       translateModuleToLLVMIR(lowered, context, info.symbol);
   if (!module)
     return lowered.emitError() << "expected a module of the llvm dialect only";
-  if (llvm::Error error =
-          linkGeneratedCode(*module, /*optimise=*/!hasDeviceCode(lowered)))
-    return lowered.emitError() << llvm::toString(std::move(error));
   for (llvm::Function &function : *module)
     if (!function.isDeclaration())
       function.setLinkage(llvm::GlobalValue::InternalLinkage);

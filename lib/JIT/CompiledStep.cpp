@@ -187,15 +187,11 @@ CompiledStep::compile(ModuleOp lowered) {
     return failure();
   registerBuiltinDialectTranslation(*lowered.getContext());
   registerLLVMDialectTranslation(*lowered.getContext());
-  auto context = std::make_unique<llvm::LLVMContext>();
+  llvm::LLVMContext context;
   std::unique_ptr<llvm::Module> module =
-      translateModuleToLLVMIR(lowered, *context, "te_step");
+      translateModuleToLLVMIR(lowered, context, "te_step");
   if (!module)
     return lowered.emitError() << "expected a module of the llvm dialect only";
-
-  if (llvm::Error error =
-          linkGeneratedCode(*module, /*optimise=*/!hasDeviceCode(lowered)))
-    return fail(std::move(error));
 
   llvm::InitializeNativeTarget();
   llvm::InitializeNativeTargetAsmPrinter();
@@ -206,6 +202,14 @@ CompiledStep::compile(ModuleOp lowered) {
   // One block of calls and stores, of any length: there is nothing to optimise,
   // and only this level takes time in proportion to it.
   machine->setCodeGenOptLevel(llvm::CodeGenOptLevel::None);
+  llvm::Expected<std::unique_ptr<llvm::TargetMachine>> target =
+      machine->createTargetMachine();
+  if (!target)
+    return fail(target.takeError());
+  llvm::Expected<std::string> code = compileHostCode(
+      lowered, *module, **target, llvm::CodeGenFileType::ObjectFile);
+  if (!code)
+    return fail(code.takeError());
   llvm::Expected<std::unique_ptr<llvm::orc::LLJIT>> jit =
       llvm::orc::LLJITBuilder()
           .setJITTargetMachineBuilder(std::move(*machine))
@@ -220,8 +224,8 @@ CompiledStep::compile(ModuleOp lowered) {
   if (llvm::Error error = step->jit->getMainJITDylib().define(
           llvm::orc::absoluteSymbols(runtimeSymbols(*step->jit))))
     return fail(std::move(error));
-  if (llvm::Error error =
-          step->jit->addIRModule({std::move(module), std::move(context)}))
+  if (llvm::Error error = step->jit->addObjectFile(
+          llvm::MemoryBuffer::getMemBufferCopy(*code, "te_step")))
     return fail(std::move(error));
   llvm::Expected<llvm::orc::ExecutorAddr> entry =
       step->jit->lookup("te_module");

@@ -2,6 +2,9 @@
 
 #include "GeneratedCode.h"
 
+#include "CodeCache.h"
+#include "Support/Sha256.h"
+
 #include "TEDialect/TERT/TERT.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -17,6 +20,7 @@
 #include "llvm/Linker/Linker.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/Target/TargetOptions.h"
 #include "llvm/Transforms/IPO/AlwaysInliner.h"
@@ -132,7 +136,7 @@ static void makePortable(llvm::Module &module) {
   }
 }
 
-llvm::Error te::linkGeneratedCode(llvm::Module &module, bool optimise) {
+llvm::Error mlir::te::linkGeneratedCode(llvm::Module &module, bool optimise) {
   if (llvm::none_of(module, isGenerated))
     return llvm::Error::success();
   if (llvm::Error error = linkScalarMath(module))
@@ -162,22 +166,27 @@ llvm::Error te::linkGeneratedCode(llvm::Module &module, bool optimise) {
   return llvm::Error::success();
 }
 
-/// Moves the functions and globals with tert.device from `lowered` to a new
-/// module, with the declarations of the te_scalar_* functions.
-static OwningOpRef<ModuleOp> takeDeviceFunctions(ModuleOp lowered) {
-  OwningOpRef<ModuleOp> device(ModuleOp::create(lowered.getLoc()));
-  for (Operation &op : llvm::make_early_inc_range(*lowered.getBody())) {
-    auto function = dyn_cast<LLVM::LLVMFuncOp>(op);
-    if (op.hasAttr(tert::kDeviceAttr)) {
-      op.remove();
-      op.removeAttr(tert::kDeviceAttr);
-      device->push_back(&op);
-    } else if (function && function.isExternal() &&
-               function.getName().starts_with("te_scalar_")) {
-      device->push_back(function->clone());
-    }
+/// Moves `kernel` to a module of its own, with the symbols that it uses and
+/// under a name that does not depend on the step.
+static OwningOpRef<ModuleOp> takeKernel(LLVM::LLVMFuncOp kernel,
+                                        SymbolTable &symbols) {
+  OwningOpRef<ModuleOp> module(ModuleOp::create(kernel.getLoc()));
+  llvm::SetVector<StringAttr> used;
+  std::optional<SymbolTable::UseRange> uses =
+      SymbolTable::getSymbolUses(kernel);
+  for (SymbolTable::SymbolUse use : *uses)
+    used.insert(use.getSymbolRef().getRootReference());
+  for (StringAttr name : used) {
+    Operation *copy = symbols.lookup(name)->clone();
+    copy->removeAttr(tert::kDeviceAttr);
+    module->push_back(copy);
   }
-  return device;
+  symbols.remove(kernel);
+  kernel->remove();
+  kernel->removeAttr(tert::kDeviceAttr);
+  kernel.setName("te_generated");
+  module->push_back(kernel);
+  return module;
 }
 
 /// What is left to do for code that is unrolled as its emitter wants it. Equal
@@ -188,7 +197,7 @@ static constexpr llvm::StringLiteral kDevicePasses =
     "function(sroa,early-cse<memssa>,instcombine,simplifycfg,"
     "loop(loop-rotate,indvars),loop-mssa(licm),instcombine,simplifycfg)";
 
-/// Compiles `module`, in which every defined function is a kernel, to PTX.
+/// Compiles `module`, in which the only defined function is a kernel, to PTX.
 static llvm::Expected<std::string> emitPtx(llvm::Module &module,
                                            llvm::StringRef gpu) {
   LLVMInitializeNVPTXTargetInfo();
@@ -232,36 +241,107 @@ static llvm::Expected<std::string> emitPtx(llvm::Module &module,
   return text.str().str();
 }
 
-bool te::hasDeviceCode(ModuleOp lowered) {
+bool mlir::te::hasDeviceCode(ModuleOp lowered) {
   return lowered->hasAttr(tert::kTargetAttr);
 }
 
-LogicalResult te::compileDeviceCode(ModuleOp lowered) {
-  auto code = lowered.lookupSymbol<LLVM::GlobalOp>(tert::kDeviceCode);
-  auto gpu = lowered->getAttrOfType<StringAttr>(tert::kTargetAttr);
-  if (!code || !gpu)
-    return success();
-  // If there are none, an earlier call has compiled them.
-  if (llvm::none_of(lowered.getOps<LLVM::LLVMFuncOp>(), [](auto function) {
-        return function->hasAttr(tert::kDeviceAttr);
-      }))
-    return success();
-  OwningOpRef<ModuleOp> device = takeDeviceFunctions(lowered);
-  registerBuiltinDialectTranslation(*lowered.getContext());
-  registerLLVMDialectTranslation(*lowered.getContext());
+/// The PTX of `kernel`, which is removed from its module, and the name that the
+/// kernel has in it.
+static llvm::Expected<std::pair<std::string, std::string>>
+compileKernel(LLVM::LLVMFuncOp kernel, SymbolTable &symbols, StringRef gpu,
+              bool usesCache) {
+  OwningOpRef<ModuleOp> taken = takeKernel(kernel, symbols);
   llvm::LLVMContext context;
   std::unique_ptr<llvm::Module> module =
-      translateModuleToLLVMIR(*device, context, "te_device");
+      translateModuleToLLVMIR(*taken, context, "te_device");
   if (!module)
-    return lowered.emitError() << "expected generated code of the llvm dialect";
-  llvm::Expected<std::string> ptx = emitPtx(*module, gpu.getValue());
+    return llvm::createStringError("expected code of the llvm dialect");
+  const llvm::SmallString<0> bitcode = bitcodeOf(*module);
+  // For profilers: a kernel has one name in all steps, and others have others.
+  const std::string name =
+      "te_generated_" + ::te::support::hexOf(::te::support::sha256(
+                            bitcode.data(), bitcode.size()))
+                            .substr(0, 12);
+  module->getFunction("te_generated")->setName(name);
+  llvm::Expected<std::string> ptx = findOrMake(
+      usesCache, {"ptx", gpu, bitcode}, [&] { return emitPtx(*module, gpu); });
   if (!ptx)
-    return lowered.emitError()
-           << "cannot compile generated code for '" << gpu.getValue()
-           << "': " << llvm::toString(ptx.takeError());
+    return ptx.takeError();
+  return std::pair(std::move(*ptx), name);
+}
+
+LogicalResult mlir::te::compileDeviceCode(ModuleOp lowered) {
+  auto gpu = lowered->getAttrOfType<StringAttr>(tert::kTargetAttr);
+  if (!gpu)
+    return success();
+  registerBuiltinDialectTranslation(*lowered.getContext());
+  registerLLVMDialectTranslation(*lowered.getContext());
+  SymbolTable symbols(lowered);
   Builder b(lowered.getContext());
-  ptx->push_back('\0');
-  code.setGlobalType(LLVM::LLVMArrayType::get(b.getI8Type(), ptx->size()));
-  code.setValueAttr(b.getStringAttr(*ptx));
+  auto setText = [&](const Twine &name, std::string text) {
+    auto constant = symbols.lookup<LLVM::GlobalOp>(name.str());
+    text.push_back('\0');
+    constant.setGlobalType(LLVM::LLVMArrayType::get(b.getI8Type(), text.size()));
+    constant.setValueAttr(b.getStringAttr(text));
+  };
+  // There are none if an earlier call has compiled them.
+  for (auto kernel :
+       llvm::make_early_inc_range(lowered.getOps<LLVM::LLVMFuncOp>())) {
+    if (!kernel->hasAttr(tert::kDeviceAttr))
+      continue;
+    const std::string symbol = kernel.getName().str();
+    auto code =
+        compileKernel(kernel, symbols, gpu.getValue(), usesCodeCache(lowered));
+    if (!code)
+      return lowered.emitError()
+             << "cannot compile generated code for '" << gpu.getValue()
+             << "': " << llvm::toString(code.takeError());
+    setText(symbol + tert::kCodeSuffix, std::move(code->first));
+    setText(symbol + tert::kNameSuffix, std::move(code->second));
+  }
+  if (Operation *memory = symbols.lookup(tert::kSharedMemory))
+    symbols.erase(memory);
   return success();
+}
+
+bool mlir::te::usesCodeCache(ModuleOp lowered) {
+  return !lowered->hasAttr(tert::kNoCodeCacheAttr);
+}
+
+/// Links the generated code of a module with the host functions of `lowered`
+/// and writes it as `kind`.
+static llvm::Expected<std::string> emitHostCode(ModuleOp lowered,
+                                                llvm::Module &module,
+                                                llvm::TargetMachine &machine,
+                                                llvm::CodeGenFileType kind) {
+  if (llvm::Error error = linkGeneratedCode(module, !hasDeviceCode(lowered)))
+    return error;
+  llvm::SmallString<0> code;
+  llvm::raw_svector_ostream os(code);
+  llvm::legacy::PassManager passes;
+  if (machine.addPassesToEmitFile(passes, os, nullptr, kind))
+    return llvm::createStringError("'" + machine.getTargetTriple().str() +
+                                   "' has no writer of this kind of file");
+  passes.run(module);
+  return code.str().str();
+}
+
+llvm::Expected<std::string> mlir::te::compileHostCode(ModuleOp lowered,
+                                                llvm::Module &module,
+                                                llvm::TargetMachine &machine,
+                                                llvm::CodeGenFileType kind) {
+  module.setTargetTriple(machine.getTargetTriple());
+  module.setDataLayout(machine.createDataLayout());
+  auto make = [&] { return emitHostCode(lowered, module, machine, kind); };
+  const std::string options =
+      llvm::formatv("host {0} {1} {2} {3} {4}", static_cast<int>(kind),
+                    static_cast<int>(machine.getOptLevel()),
+                    static_cast<int>(machine.getRelocationModel()),
+                    static_cast<int>(machine.getCodeModel()),
+                    hasDeviceCode(lowered));
+  return findOrMake(usesCodeCache(lowered),
+                    {options, machine.getTargetTriple().str(),
+                     machine.getTargetCPU(), machine.getTargetFeatureString(),
+                     bitcodeOf(module)},
+                    make);
 }

@@ -114,6 +114,14 @@ int main(int argc, char **argv) {
           "stack of layers on this machine\n",
           &llvm::errs()))
     return mlir::te::kUsage;
+  // They may change machine code, which would be stored as that without them.
+  for (auto &[name, option] : llvm::cl::getRegisteredOptions())
+    if (option->getNumOccurrences() != 0 &&
+        !llvm::is_contained(option->Categories, &category)) {
+      llvm::WithColor::error(llvm::errs(), "te-bench")
+          << "expected an option of te-bench, but got '--" << name << "'\n";
+      return mlir::te::kUsage;
+    }
   if (!isOneOf("--suite", suite,
                {"kernels", "regions", "head", "grouped", "mlp", "memory", "moe",
                 "compile", "all", "parallel", "model"}) ||

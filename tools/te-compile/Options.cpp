@@ -90,6 +90,8 @@ std::optional<ExitCode> te::compile::parseOptions(int argc, char **argv,
     }
   }
 
+  const auto ofLLVM =
+      llvm::to_vector(llvm::make_second_range(cl::getRegisteredOptions()));
   cl::opt<std::string, true> file(cl::Positional, cl::location(options.file));
   cl::opt<std::string, true> entry("entry", cl::location(options.entry));
   cl::opt<std::string, true> pipeline("pipeline",
@@ -108,6 +110,9 @@ std::optional<ExitCode> te::compile::parseOptions(int argc, char **argv,
   // With a stream for the errors LLVM returns instead of exiting with 1.
   if (!cl::ParseCommandLineOptions(argc, argv, "", &llvm::errs()))
     return kUsage;
+  options.usesCodeCache = llvm::none_of(ofLLVM, [](cl::Option *option) {
+    return option->getNumOccurrences() != 0;
+  });
   options.symbol = symbol;
 
   if (options.file.empty())

@@ -19,6 +19,8 @@ struct Options {
   std::string header;
   Kind kind = Kind::Object;
   bool vjp = false;
+  /// Whether no option of LLVM is set, which may change machine code.
+  bool usesCodeCache = true;
 };
 
 /// Fills `options`; returns an exit code if there is nothing to compile

@@ -53,6 +53,8 @@ llvm::LogicalResult runPasses(const Options &options,
   std::string phase;
   request.adjust = [&](mlir::te::TrainingPipelineOptions &pipeline) {
     phase = pipeline.compileTo;
+    if (!options.usesCodeCache)
+      pipeline.codeCache = false;
   };
   request.prepare = [&](mlir::PassManager &manager) -> llvm::LogicalResult {
     if (phase != "lower")

@@ -173,6 +173,8 @@ std::optional<ExitCode> te::run::parseOptions(int argc, char **argv,
     }
   }
 
+  const auto ofLLVM =
+      llvm::to_vector(llvm::make_second_range(cl::getRegisteredOptions()));
   cl::opt<std::string, true> file(cl::Positional, cl::location(options.file));
   cl::opt<std::string, true> entry("entry", cl::location(options.entry));
   cl::opt<std::string, true> backend("backend", cl::location(options.backend));
@@ -216,6 +218,9 @@ std::optional<ExitCode> te::run::parseOptions(int argc, char **argv,
   // With a stream for the errors LLVM returns instead of exiting with 1.
   if (!cl::ParseCommandLineOptions(argc, argv, "", &llvm::errs()))
     return kUsage;
+  options.usesCodeCache = llvm::none_of(ofLLVM, [](cl::Option *option) {
+    return option->getNumOccurrences() != 0;
+  });
   options.steps = steps;
   options.timeout = timeout;
   options.tuneSeconds = tuneSeconds;
@@ -311,6 +316,8 @@ mlir::te::CompileRequest te::run::requestOf(const Options &options,
       pipeline.exposeCasts = true;
     if (options.checkFinite)
       pipeline.checkFinite = true;
+    if (!options.usesCodeCache)
+      pipeline.codeCache = false;
     if (options.graph && !pipeline.capture.hasValue())
       pipeline.capture = true;
     if (!options.probes.empty())

@@ -53,6 +53,8 @@ struct Options {
   int rank = 0;
   std::optional<uint64_t> seed;
   bool vjp = false;
+  /// Whether no option of LLVM is set, which may change machine code.
+  bool usesCodeCache = true;
   bool graph = false;
   bool quiet = false;
   bool checkFinite = false;

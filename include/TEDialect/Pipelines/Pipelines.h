@@ -131,6 +131,11 @@ struct TrainingPipelineOptions
       llvm::cl::desc("refuse launches that may have other bits in another "
                      "process, and choose no algorithm by time"),
       llvm::cl::init(false)};
+  Option<bool> codeCache{
+      *this, "code-cache",
+      llvm::cl::desc("store machine code in the user's cache folder, and use "
+                     "what earlier compilations stored"),
+      llvm::cl::init(true)};
   Option<bool> fuse{*this, "fuse",
                     llvm::cl::desc("run the fuse phase (changes no bit)"),
                     llvm::cl::init(true)};

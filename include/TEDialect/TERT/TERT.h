@@ -36,12 +36,16 @@ inline constexpr llvm::StringLiteral kWorkspaceBytesAttr =
     "tert.workspace_bytes";
 
 /// On a function of generated code, or their shared memory: that it is of a
-/// GPU; and the constant of the module that has the PTX of all of them.
+/// GPU; and what follows the name of such a function in those of the constants
+/// that have its PTX, and its name in the PTX.
 inline constexpr llvm::StringLiteral kDeviceAttr = "tert.device";
-inline constexpr llvm::StringLiteral kDeviceCode = "te_device_code";
+inline constexpr llvm::StringLiteral kCodeSuffix = "_code";
+inline constexpr llvm::StringLiteral kNameSuffix = "_name";
 inline constexpr llvm::StringLiteral kSharedMemory = "te_shared_memory";
 /// The GPU that they are for, as in the option `target`.
 inline constexpr llvm::StringLiteral kTargetAttr = "tert.target";
+/// On a module whose machine code is neither read from disk nor stored there.
+inline constexpr llvm::StringLiteral kNoCodeCacheAttr = "tert.no_code_cache";
 
 /// Every offset in the arena is a multiple of this.
 inline constexpr int64_t kArenaAlignment = 256;

@@ -460,6 +460,9 @@ public:
     if (forDevice && lowering.numGenerated() != 0)
       getOperation()->setAttr(tert::kTargetAttr,
                               StringAttr::get(&getContext(), target));
+    if (!codeCache)
+      getOperation()->setAttr(tert::kNoCodeCacheAttr,
+                              UnitAttr::get(&getContext()));
     getOperation()->setAttr(tert::kSignatureAttr,
                             (*step)->getAttr(tert::kSignatureAttr));
     getOperation()->setAttr(tert::kLaunchesAttr, lowering.getDescriptions());

@@ -63,12 +63,11 @@ GeneratedCode::Code GeneratedCode::emit(tert::LaunchOp launch,
 
   OpBuilder b(step);
   Location loc = launch.getLoc();
-  auto module = step->getParentOfType<ModuleOp>();
-  // compileDeviceCode in lib/JIT sets the value to the PTX of all kernels.
-  if (forDevice && !module.lookupSymbol(tert::kDeviceCode))
-    addText(b, loc, tert::kDeviceCode, "");
-  addText(b, loc, name + "_name", name);
-  addText(b, loc, name + "_device_name", name + "_device");
+  addText(b, loc, name + tert::kNameSuffix, name);
+  // compileDeviceCode in lib/JIT sets both.
+  if (forDevice)
+    for (StringRef suffix : {tert::kCodeSuffix, tert::kNameSuffix})
+      addText(b, loc, name + "_device" + suffix, "");
   return {std::move(name),
           emitter->getBlock(),
           emitter->getBlockElements(),
@@ -96,11 +95,14 @@ LLVM::GlobalOp GeneratedCode::emitRecord(const Code &code, int32_t stream,
   auto number = [&](int32_t value) -> Value {
     return LLVM::ConstantOp::create(b, loc, i32, b.getI32IntegerAttr(value));
   };
-  Value fields[] = {address(code.name + "_name"),
+  auto ofDevice = [&](StringRef suffix) -> Value {
+    return forDevice ? address(code.name + "_device" + suffix)
+                     : Value(LLVM::ZeroOp::create(b, loc, ptr));
+  };
+  Value fields[] = {address(code.name + tert::kNameSuffix),
                     address(code.name),
-                    forDevice ? address(tert::kDeviceCode)
-                              : Value(LLVM::ZeroOp::create(b, loc, ptr)),
-                    address(code.name + "_device_name"),
+                    ofDevice(tert::kCodeSuffix),
+                    ofDevice(tert::kNameSuffix),
                     number(code.block),
                     number(code.blockElements),
                     number(code.sharedBytes),

@@ -192,8 +192,8 @@ void populateSchedule(OpPassManager &manager,
 
 void populateLower(OpPassManager &manager,
                    const TrainingPipelineOptions &options) {
-  manager.addPass(
-      createConvertTERTToLLVMPass({options.target, options.deterministic}));
+  manager.addPass(createConvertTERTToLLVMPass(
+      {options.target, options.deterministic, options.codeCache}));
 }
 
 constexpr PhaseInfo phases[] = {

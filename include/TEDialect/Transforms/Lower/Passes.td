@@ -43,7 +43,9 @@ def ConvertTERTToLLVMPass : Pass<"te-convert-tert-to-llvm", "ModuleOp"> {
            "the machine that generated code is for, beside the CPU: 'reference' "
            "for none, or a GPU such as 'sm_90'">,
     Option<"deterministic", "deterministic", "bool", "false",
-           "let the module ask for algorithms of GEMMs that are not chosen by time">
+           "let the module ask for algorithms of GEMMs that are not chosen by time">,
+    Option<"codeCache", "code-cache", "bool", "true",
+           "let machine code of earlier compilations be used, and store it">
   ];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
   let statistics = [

@@ -15,7 +15,7 @@
 // CHECK: llvm.load %{{.*}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<8xbf16>
 // CHECK: llvm.call_intrinsic "llvm.nvvm.f2bf16.rn"
 // CHECK: llvm.store {{.*}} {alignment = 16 : i64} : vector<8xbf16>, !llvm.ptr<1>
-// CHECK: llvm.mlir.global private constant @te_device_code
+// CHECK: llvm.mlir.global private constant @te_generated_0_device_code
 // CHECK: llvm.mlir.global private constant @te_generated_0_record_0
 // CHECK-NOT: @te_generated_1
 // HOST: llvm.func internal @te_generated_0(

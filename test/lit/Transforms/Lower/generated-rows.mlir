@@ -22,13 +22,13 @@
 // CHECK: llvm.icmp "eq"
 // CHECK: llvm.store {{.*}} : f32, !llvm.ptr<1>
 // Buffers without that alignment are read one element at a time, in loops that stay small.
-// CHECK: llvm.load %{{.*}} : !llvm.ptr<1> -> bf16
+// CHECK: llvm.load %{{.*}} : !llvm.ptr<1> -> vector<1xbf16>
 // CHECK-NOT: llvm.load
 // CHECK: llvm.br {{.*}} {loop_annotation = #[[COMPACT]]}
 // CHECK-COUNT-5: llvm.call_intrinsic "llvm.nvvm.shfl.sync.bfly.f32"
-// CHECK: llvm.load %{{.*}} : !llvm.ptr<1> -> bf16
+// CHECK: llvm.load %{{.*}} : !llvm.ptr<1> -> vector<1xbf16>
 // CHECK-NOT: llvm.load
-// CHECK: llvm.store {{.*}} : bf16, !llvm.ptr<1>
+// CHECK: llvm.store {{.*}} : vector<1xbf16>, !llvm.ptr<1>
 // CHECK-NOT: llvm.load
 // CHECK: llvm.br {{.*}} {loop_annotation = #[[COMPACT]]}
 // 128 threads compute four rows of 128 elements.
