@@ -7,7 +7,7 @@
 //   te_generated_N          the host function, a loop over elements
 //   te_generated_N_device   the GPU kernel. It has the attribute tert.device;
 //                           lib/JIT removes it from the module and compiles it
-//                           to PTX.
+//                           to PTX, the constant te_generated_N_device_code.
 //   te_generated_N_record_S a te_rt_generated that refers to both, for the
 //                           stream S
 //
