@@ -190,8 +190,8 @@ static OwningOpRef<ModuleOp> takeKernel(LLVM::LLVMFuncOp kernel,
 }
 
 /// What is left to do for code that is unrolled as its emitter wants it. Equal
-/// calls are merged before they are inlined. O3
-/// takes several times as long, and ptxas makes code of the same size of both.
+/// calls are merged before they are inlined. O3 takes several times as long,
+/// and ptxas makes code of the same size of both.
 static constexpr llvm::StringLiteral kDevicePasses =
     "function(instcombine,early-cse),always-inline,globaldce,"
     "function(sroa,early-cse<memssa>,instcombine,simplifycfg,"
