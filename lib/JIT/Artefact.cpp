@@ -138,11 +138,10 @@ static LogicalResult emitCode(ModuleOp lowered, llvm::Module &module,
     module.print(os, nullptr);
     return success();
   }
-  llvm::Expected<std::string> code =
-      compileHostCode(lowered, module, *machine,
-                      kind == ArtefactKind::Object
-                          ? llvm::CodeGenFileType::ObjectFile
-                          : llvm::CodeGenFileType::AssemblyFile);
+  llvm::Expected<std::string> code = compileHostCode(
+      lowered, module, *machine,
+      kind == ArtefactKind::Object ? llvm::CodeGenFileType::ObjectFile
+                                   : llvm::CodeGenFileType::AssemblyFile);
   if (!code)
     return lowered.emitError()
            << "cannot compile the step: " << llvm::toString(code.takeError());

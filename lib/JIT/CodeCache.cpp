@@ -35,7 +35,7 @@ static int readBuildId(dl_phdr_info *info, size_t, void *data) {
   };
   if (llvm::none_of(headers, contains))
     return 0;
-  for (const ElfW(Phdr) & header : headers) {
+  for (const ElfW(Phdr) &header : headers) {
     if (header.p_type != PT_NOTE)
       continue;
     const auto *begin =

@@ -24,9 +24,9 @@ namespace mlir::te {
 /// The bitcode of `module`, by which its code is found.
 llvm::SmallString<0> bitcodeOf(const llvm::Module &module);
 
-/// What `make` returns, which depends on `inputs` and on nothing else outside of
-/// this library and LLVM, or what an earlier call with them has stored. Unless
-/// `isUsed`, nothing is read or stored.
+/// What `make` returns, which depends on `inputs` and on nothing else outside
+/// of this library and LLVM, or what an earlier call with them has stored.
+/// Unless `isUsed`, nothing is read or stored.
 llvm::Expected<std::string>
 findOrMake(bool isUsed, llvm::ArrayRef<llvm::StringRef> inputs,
            llvm::function_ref<llvm::Expected<std::string>()> make);

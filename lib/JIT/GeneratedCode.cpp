@@ -259,9 +259,10 @@ compileKernel(LLVM::LLVMFuncOp kernel, SymbolTable &symbols, StringRef gpu,
   const llvm::SmallString<0> bitcode = bitcodeOf(*module);
   // For profilers: a kernel has one name in all steps, and others have others.
   const std::string name =
-      "te_generated_" + ::te::support::hexOf(::te::support::sha256(
-                            bitcode.data(), bitcode.size()))
-                            .substr(0, 12);
+      "te_generated_" +
+      ::te::support::hexOf(
+          ::te::support::sha256(bitcode.data(), bitcode.size()))
+          .substr(0, 12);
   module->getFunction("te_generated")->setName(name);
   llvm::Expected<std::string> ptx = findOrMake(
       usesCache, {"ptx", gpu, bitcode}, [&] { return emitPtx(*module, gpu); });
@@ -281,7 +282,8 @@ LogicalResult mlir::te::compileDeviceCode(ModuleOp lowered) {
   auto setText = [&](const Twine &name, std::string text) {
     auto constant = symbols.lookup<LLVM::GlobalOp>(name.str());
     text.push_back('\0');
-    constant.setGlobalType(LLVM::LLVMArrayType::get(b.getI8Type(), text.size()));
+    constant.setGlobalType(
+        LLVM::LLVMArrayType::get(b.getI8Type(), text.size()));
     constant.setValueAttr(b.getStringAttr(text));
   };
   // There are none if an earlier call has compiled them.
@@ -326,19 +328,18 @@ static llvm::Expected<std::string> emitHostCode(ModuleOp lowered,
   return code.str().str();
 }
 
-llvm::Expected<std::string> mlir::te::compileHostCode(ModuleOp lowered,
-                                                llvm::Module &module,
-                                                llvm::TargetMachine &machine,
-                                                llvm::CodeGenFileType kind) {
+llvm::Expected<std::string>
+mlir::te::compileHostCode(ModuleOp lowered, llvm::Module &module,
+                          llvm::TargetMachine &machine,
+                          llvm::CodeGenFileType kind) {
   module.setTargetTriple(machine.getTargetTriple());
   module.setDataLayout(machine.createDataLayout());
   auto make = [&] { return emitHostCode(lowered, module, machine, kind); };
-  const std::string options =
-      llvm::formatv("host {0} {1} {2} {3} {4}", static_cast<int>(kind),
-                    static_cast<int>(machine.getOptLevel()),
-                    static_cast<int>(machine.getRelocationModel()),
-                    static_cast<int>(machine.getCodeModel()),
-                    hasDeviceCode(lowered));
+  const std::string options = llvm::formatv(
+      "host {0} {1} {2} {3} {4}", static_cast<int>(kind),
+      static_cast<int>(machine.getOptLevel()),
+      static_cast<int>(machine.getRelocationModel()),
+      static_cast<int>(machine.getCodeModel()), hasDeviceCode(lowered));
   return findOrMake(usesCodeCache(lowered),
                     {options, machine.getTargetTriple().str(),
                      machine.getTargetCPU(), machine.getTargetFeatureString(),

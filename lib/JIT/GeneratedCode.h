@@ -23,8 +23,8 @@ namespace mlir::te {
 /// and its name in the constants of the kernel. Does nothing if there are none.
 LogicalResult compileDeviceCode(ModuleOp lowered);
 
-/// Whether `lowered` has code for a GPU. Then the host functions run only if the
-/// step is tried without one, and are not worth the time to optimise them.
+/// Whether `lowered` has code for a GPU. Then the host functions run only if
+/// the step is tried without one, and are not worth the time to optimise them.
 bool hasDeviceCode(ModuleOp lowered);
 
 /// Whether machine code of `lowered` may come from the cache on disk.

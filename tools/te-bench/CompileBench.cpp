@@ -52,15 +52,15 @@ llvm::json::Array runCompileBench(const std::string &file) {
         static_cast<long long>(launches), time.parse, time.pipeline,
         time.machineCode, again.machineCode, part);
     llvm::outs().flush();
-    rows.push_back(llvm::json::Object{{"recipe", recipe},
-                                      {"launches", launches},
-                                      {"parse_ms", time.parse},
-                                      {"pipeline_ms", time.pipeline},
-                                      {"machine_code_ms", time.machineCode},
-                                      {"cached_parse_ms", again.parse},
-                                      {"cached_pipeline_ms", again.pipeline},
-                                      {"cached_machine_code_ms",
-                                       again.machineCode}});
+    rows.push_back(
+        llvm::json::Object{{"recipe", recipe},
+                           {"launches", launches},
+                           {"parse_ms", time.parse},
+                           {"pipeline_ms", time.pipeline},
+                           {"machine_code_ms", time.machineCode},
+                           {"cached_parse_ms", again.parse},
+                           {"cached_pipeline_ms", again.pipeline},
+                           {"cached_machine_code_ms", again.machineCode}});
   }
   llvm::sys::fs::remove_directories(cache);
   return rows;

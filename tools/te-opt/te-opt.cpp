@@ -65,6 +65,7 @@ Compile:
       overlap=WHEN            collectives beside GEMMs: auto (default), always,
                               never
       fuse=BOOL               run the fuse phase (default true; changes no bit)
+      code-cache=BOOL         store and find machine code on disk (default true)
       calibrate               measure amaxes, but multiply in high precision
       check-finite, probes=NAMES, expose-casts    count NaN, collect statistics of
                               operands, return casts
