@@ -98,6 +98,18 @@ void findFile(llvm::cl::opt<std::string> &option, const char *program) {
   if (llvm::sys::fs::exists(path))
     option = path.str().str();
 }
+
+/// Others may change machine code, which would be stored as that without them.
+bool hasOnlyOwnOptions() {
+  for (auto &[name, option] : llvm::cl::getRegisteredOptions())
+    if (option->getNumOccurrences() != 0 &&
+        !llvm::is_contained(option->Categories, &category)) {
+      llvm::WithColor::error(llvm::errs(), "te-bench")
+          << "expected an option of te-bench, but got '--" << name << "'\n";
+      return false;
+    }
+  return true;
+}
 } // namespace
 
 int main(int argc, char **argv) {
@@ -114,14 +126,8 @@ int main(int argc, char **argv) {
           "stack of layers on this machine\n",
           &llvm::errs()))
     return mlir::te::kUsage;
-  // They may change machine code, which would be stored as that without them.
-  for (auto &[name, option] : llvm::cl::getRegisteredOptions())
-    if (option->getNumOccurrences() != 0 &&
-        !llvm::is_contained(option->Categories, &category)) {
-      llvm::WithColor::error(llvm::errs(), "te-bench")
-          << "expected an option of te-bench, but got '--" << name << "'\n";
-      return mlir::te::kUsage;
-    }
+  if (!hasOnlyOwnOptions())
+    return mlir::te::kUsage;
   if (!isOneOf("--suite", suite,
                {"kernels", "regions", "head", "grouped", "mlp", "memory", "moe",
                 "compile", "all", "parallel", "model"}) ||
