@@ -74,6 +74,12 @@ func.func private @recipe_c9() attributes {te.recipe = #te.recipe<custom, {
 
 // -----
 
+// expected-error @below {{expected 'grad_col_source' to be 'original' where 'wgrad' is 'high_precision', which multiplies the gradient itself, but got 'rowwise_dequantized'}}
+func.func private @recipe_c9_gradient() attributes {te.recipe = #te.recipe<custom, {
+  dgrad = #te.recipe<mxfp8_block_scaling>, grad_col_source = rowwise_dequantized}>}
+
+// -----
+
 // A number that does not fit in its type is an error, and so is an option that is given twice.
 // expected-error @below {{expected 'amax_history_len' to be from 0 to 4294967295, but got -3}}
 func.func private @recipe_negative() attributes {te.recipe = #te.recipe<delayed_scaling, {amax_history_len = -3}>}

@@ -260,6 +260,16 @@ static LogicalResult verifyCustom(function_ref<InFlightDiagnostic()> emitError,
                          << "' is 'delayed_scaling', whose scales follow the "
                             "tensor itself, but got 'rowwise_dequantized'";
   }
+  // A wgrad in high precision multiplies the gradient itself.
+  auto isQuantized = [](Attribute recipe) {
+    auto own = dyn_cast_if_present<RecipeAttr>(recipe);
+    return own && own.isQuantized();
+  };
+  if (options.gradColSource == CastSource::RowwiseDequantized &&
+      isQuantized(options.dgrad) && !isQuantized(options.wgrad))
+    return emitError() << "expected 'grad_col_source' to be 'original' where "
+                          "'wgrad' is 'high_precision', which multiplies the "
+                          "gradient itself, but got 'rowwise_dequantized'";
   return success();
 }
 
