@@ -4,14 +4,14 @@ The program has three linear layers (without a bias, with one, and with a weight
 compared with those of the program whose sizes are multiples of 32, with zeros in the added rows and columns. The same holds for
 histories, scales and random states of three steps, for cached casts and sums of gradients over micro-batches, for other transpose
 and remat policies, for custom recipes, for a layer of groups, and for infinities and NaNs in the operands of one layer. One layer
-is also compared with `linear_oracle`. All claims are exact.
+is also compared with `te_model.linear`. All claims are exact.
 """
 
 import itertools
 
 import numpy as np
 from harness import ALL_MODES, BACKEND, expect, finish, from_bf16, modes, normal, refusals, run, same_bytes
-from linear_oracle import Recipe, linear
+from te_model.linear import Recipe, linear
 
 #: Rows, inputs, hidden, outputs.
 SIZES = [(68, 100, 20, 3), (33, 48, 64, 4), (1, 7, 32, 1), (80, 64, 36, 64)]

@@ -8,7 +8,7 @@ a GPT layer and a mixture of experts. The claims have no tolerance:
 * A copy of the program returns the input, dx and dy of each linear layer. There, dx and dw of overrides and of layers in high
   precision are those of a program with only these GEMMs, on operands that te_model dequantised, and db is the sum of dy in the
   documented order.
-* In that copy, y, dx and dw are also those of `linear_oracle`, which computes the GEMMs from the input, the weight and dy, in the
+* In that copy, y, dx and dw are also those of `te_model.linear`, which computes the GEMMs from the input, the weight and dy, in the
   documented order of sums. On a GPU this is not checked, because vendor libraries add in another order.
 
     layer_matrix.py FOLDER [--backend=cuda] [--modes=TEXT]     needs te-run in PATH, and numpy
@@ -33,7 +33,7 @@ from harness import (
     to_bf16,
 )
 from layer_graphs import EXAMPLES, arrays, module, read
-from linear_oracle import Recipe, column_sum, linear
+from te_model.linear import Recipe, column_sum, linear
 
 CUDA = BACKEND == "cuda"
 SHRINK = {"llama_layer": 2}
