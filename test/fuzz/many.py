@@ -3,12 +3,14 @@
 
     many.py [--processes N] [--seconds S | --runs R] [--seed S] [--bin FOLDER]... [--found FOLDER] NAME...
 
-NAME is one of npz, safetensors, runtime, tcp (te-fuzz-NAME), program (te-fuzz-program) and options (te-run, by
-options.py). R is the number of executions of all processes together, or, for program and options, of child
-processes. What is wrong is in FOLDER: inputs as 'NAME-crash-*', 'NAME-oom-*' and 'NAME-timeout-*', programs and
-command lines as 'program-*' and 'options-*.log'. The exit code is 1 if something is.
+NAME is one of npz, safetensors, runtime, tcp (te-fuzz-NAME), program (te-fuzz-program), options (te-run, by
+options.py) and models (libte_compiler, by models.py). R is the number of executions of all processes together, or, for
+program and options, of child processes. What is wrong is in FOLDER: inputs as 'NAME-crash-*', 'NAME-oom-*' and
+'NAME-timeout-*', programs, command lines and models as 'program-*', 'options-*.log' and 'models-*.log'. The exit code is
+1 if something is.
 
-This needs the binaries, test/fuzz, docs/examples and test/lit, and nothing else of the project.
+This needs the binaries, test/fuzz, docs/examples and test/lit, and nothing else of the project; models also need
+python, test/model, NumPy, ml_dtypes and PyTorch.
 """
 
 import argparse
@@ -22,7 +24,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 READERS, LIBFUZZER = ("npz", "safetensors"), ("npz", "safetensors", "runtime", "tcp")
-CHILDREN = ("program", "options")
+CHILDREN = ("program", "options", "models")
 #: What an input may take: seconds, and MiB with what AddressSanitizer keeps of freed memory.
 SECONDS, MEMORY = 10, 1024
 SANITIZERS = {
@@ -44,6 +46,9 @@ class Fuzzer:
         environment = dict(os.environ)
         for variable, value in SANITIZERS.items():
             environment[variable] = f"{value}:{environment[variable]}" if variable in environment else value
+        if name == "models":
+            environment["PYTHONPATH"] = f"{ROOT / 'python'}{os.pathsep}{ROOT / 'test/model'}"
+            environment.setdefault("TE_MLIR_LIBRARY_PATH", str(ROOT / "build/dev/lib"))
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environment
@@ -89,6 +94,11 @@ class Fuzzer:
             ROOT / "test/lit/Tools/Inputs/linear.mlir",
             ROOT / "docs/examples/sgd.mlir",
         ]
+
+    def models(self, options, seed, runs):
+        # Seeds of models follow each other.
+        first = seed * 1000000
+        return [sys.executable, HERE / "models.py", str(first), str(runs) if runs else f"{options.seconds}s"]
 
     def text(self):
         return self.log.read_text(errors="replace")
