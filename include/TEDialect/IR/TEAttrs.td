@@ -58,7 +58,7 @@ def TE_RecipeAttr : AttrDef<TE_Dialect, "Recipe"> {
     6. (recipe-c6) `margin` is from -100 to 100, and `amax_history_len` is at least 1.
     7. (recipe-c7) `row_scaled_activation` excludes `hadamard` and `stochastic_rounding`; `four_over_six` of activations excludes `hadamard`; `four_over_six_error` is not off.
     8. (recipe-c8) the recipes of a custom recipe's GEMMs are not custom and have no `backward_override`; only that of fprop may have `row_scaled_activation`.
-    9. (recipe-c9) the second cast of a tensor by `delayed_scaling` reads the original tensor.
+    9. (recipe-c9) the second cast of a tensor by `delayed_scaling` reads the original tensor; if dgrad is quantised and wgrad is not, wgrad reads the original gradient.
   }];
   let parameters = (ins
     "::mlir::te::RecipeKind":$kind,
