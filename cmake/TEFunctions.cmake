@@ -107,7 +107,8 @@ endfunction()
 # ABI; sees no LLVM or MLIR header.
 function(te_add_runtime_library name kind)
   add_library(${name} ${kind} ${ARGN})
-  target_compile_options(${name} PRIVATE ${TE_WARNINGS} -fvisibility=hidden)
+  target_compile_options(${name} PRIVATE ${TE_WARNINGS} -fvisibility=hidden
+                         $<$<CONFIG:Release>:-ffunction-sections -fdata-sections>)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/lib/Runtime)
 endfunction()
 

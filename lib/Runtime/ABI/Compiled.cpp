@@ -11,6 +11,8 @@
 #include "ABI/Objects.h"
 #include "Core/Capabilities.h"
 
+#include <functional>
+
 using namespace te::rt;
 
 namespace {
@@ -50,9 +52,10 @@ std::string slotPrefix(const te_rt_instance &instance, const KernelInfo &kernel,
   return nameOf(instance, kernel, slot) + ": ";
 }
 
-template <typename MakePlan>
+using MakePlan = std::function<Status(std::unique_ptr<Plan> *)>;
+
 Status plan(te_rt_instance &instance, int32_t slot, const KernelInfo &kernel,
-            MakePlan makePlan) {
+            const MakePlan &makePlan) {
   if (instance.phase != Phase::loading)
     return invalid(slotPrefix(instance, kernel, slot) +
                    "plans can be made only inside the module's 'load'");
@@ -76,6 +79,15 @@ Status plan(te_rt_instance &instance, int32_t slot, const KernelInfo &kernel,
   target.kernel = &kernel;
   target.plan->setName(nameOf(instance, kernel, slot));
   return Status::ok();
+}
+
+/// The body of `te_rt_plan_<name>`, once for all kernels.
+te_rt_status planKernel(const char *function, te_rt_instance *instance,
+                        int32_t slot, const KernelInfo &kernel,
+                        const MakePlan &makePlan) noexcept {
+  return sticky(function, instance, [&]() -> Status {
+    return plan(*instance, slot, kernel, makePlan);
+  });
 }
 
 /// The failure of a launch, described; off the path of one that works.
@@ -238,15 +250,13 @@ te_rt_status te_rt_order(te_rt_instance *instance, int32_t slot, int32_t side,
   te_rt_status te_rt_plan_##kernel(te_rt_instance *instance,                   \
                                    int32_t slot TE_DECLARE(parameters)) {      \
     const kernel##_params params = {TE_NAMES(parameters)};                     \
-    return sticky("te_rt_plan_" #kernel, instance, [&]() -> Status {           \
-      return plan(*instance, slot, kInfo_##kernel,                             \
-                  [&](std::unique_ptr<Plan> *result) -> Status {               \
-                    TE_RT_RETURN_IF_FAILED(checkSupported(params));            \
-                    TE_RT_RETURN_IF_FAILED(                                    \
-                        checkGroups(params, instance->context->groups));       \
-                    return instance->context->backend->plan_##kernel(params,   \
-                                                                     result);  \
-                  });                                                          \
-    });                                                                        \
+    return planKernel("te_rt_plan_" #kernel, instance, slot, kInfo_##kernel,   \
+                      [&](std::unique_ptr<Plan> *result) -> Status {           \
+                        TE_RT_RETURN_IF_FAILED(checkSupported(params));        \
+                        TE_RT_RETURN_IF_FAILED(                                \
+                            checkGroups(params, instance->context->groups));   \
+                        return instance->context->backend->plan_##kernel(      \
+                            params, result);                                   \
+                      });                                                      \
   }
 #include "TEDialect/Runtime/te_runtime_kernels.inc"
