@@ -122,7 +122,7 @@ class Checker:
         self.sums |= {name: found[f"grad.{name}"] for name in self.model.arrays if f"grad.{name}" in found}
 
     def bits(self, found, wanted, claim):
-        """Whether a value has these bits, but for signs of zeros."""
+        """Whether a value has these bits, except signs of zeros."""
         holds = same(wanted, found, zeros=False)
         self.expect(holds, claim if holds else f"{claim}, {differing(wanted, found)}")
 

@@ -285,7 +285,7 @@ def program(model, recipe, layer_recipes=None, taps=False, shown=False, dead=Fal
     """The module of a model, whose function is "f".
 
     layer_recipes: those of some layers, by the name of their result. taps: adds an argument "tap.<value>" of zeros to each matrix,
-    whose gradient is that of the value. shown: also returns these values as "show.<value>". dead: adds layers whose results nobody reads. order: that
+    whose gradient is that of the value. shown: also returns these values as "show.<value>". dead: adds layers whose results are not read. order: that
     of the operations. renamed: other names of arguments in the text, in another order.
     """
     module = build.Module(recipe)
