@@ -3,7 +3,8 @@
 
 Masters are f32, moments f32 or bf16. Over several ranks each has sequences of its own and a run of the rows of every matrix, of
 its moments and of its gradient (FSDP, ZeRO-3); gains are the same on all. Matrices are rounded to bf16 and gathered where
-they are read; what the recipe casts is cast before. The head is not quantised. The mean of the loss is over a rank's tokens.
+they are read; what the recipe casts is cast before. The head is quantised only with `--head=recipe`. The mean of the loss is
+over a rank's tokens.
 
     scripts/llama_step.py --layers=32 --ranks=4 > step.mlir
 """
@@ -26,6 +27,18 @@ def arguments():
         )
     parser.add_argument(
         "--moments", choices=("f32", "bf16"), default="f32", help="type of AdamW's moments (default f32)"
+    )
+    parser.add_argument(
+        "--head",
+        choices=("high_precision", "recipe"),
+        default="high_precision",
+        help="the recipe of the head's GEMMs: bf16, or that of the step (default high_precision)",
+    )
+    parser.add_argument(
+        "--deterministic",
+        choices=("true", "false"),
+        default="true",
+        help="whether gradients of attention have the same bits in each run (default true)",
     )
     options = parser.parse_args()
     for name in SIZES:
@@ -70,19 +83,23 @@ def argument(name, type, more=""):
 class Writer:
     """The lines of a program, and the types in it."""
 
-    def __init__(self, layers, ranks, tokens, sequence, hidden, ffn, heads, kv_heads, vocabulary, moments="f32"):
-        self.lines, self.layers, self.ranks, self.moments = [], layers, ranks, moments
-        self.sequence, self.heads, self.kv_heads = sequence, heads, kv_heads
+    def __init__(self, options):
+        tokens, hidden, ffn, vocabulary = options.tokens, options.hidden, options.ffn, options.vocabulary
+        layers, ranks, heads, kv_heads = options.layers, options.ranks, options.heads, options.kv_heads
+        self.lines, self.layers, self.ranks, self.moments = [], layers, ranks, options.moments
+        self.sequence, self.heads, self.kv_heads = options.sequence, heads, kv_heads
+        self.head = " {te.recipe = #te.recipe<high_precision>}" if options.head == "high_precision" else ""
+        self.attention = "" if options.deterministic == "true" else ", deterministic = false"
         self.title = (
             f"A training step of a Llama over {ranks} rank{'s' * (ranks > 1)}: {layers} layers of {hidden} and {ffn}, "
-            f"{tokens} tokens in sequences of {sequence}, a vocabulary of {vocabulary}; scripts/llama_step.py."
+            f"{tokens} tokens in sequences of {self.sequence}, a vocabulary of {vocabulary}; scripts/llama_step.py."
         )
         self.split = ", te.sharding = [#te.shard<axis = 0, group = 0>]" if ranks > 1 else ""
         kv_width = hidden // heads * kv_heads
         self.x, self.kv, self.logits, self.wide, self.narrow = (
             tensor(tokens, n, "bf16") for n in (hidden, kv_width, vocabulary, 2 * ffn, ffn)
         )
-        self.ids, self.table = tensor(tokens, "i32"), tensor(sequence, hidden // heads // 2, "f32")
+        self.ids, self.table = tensor(tokens, "i32"), tensor(self.sequence, hidden // heads // 2, "f32")
         self.gain, self.words = (hidden,), (vocabulary, hidden)
         #: Shapes of the weights of a layer.
         self.own = {
@@ -155,7 +172,7 @@ class Writer:
         self.op(f"%k = te.rope %k0, %cos, %sin {{heads = {self.kv_heads} : i64}} : {kv}, {table}")
         self.op(
             f"%a = te.attention %q, %k, %v {{heads = {self.heads} : i64, kv_heads = {self.kv_heads} : i64, "
-            f"sequence = {self.sequence} : i64, causal}} : {x}, {kv}"
+            f"sequence = {self.sequence} : i64, causal{self.attention}}} : {x}, {kv}"
         )
         self.linear("o", "a", "wo", (x, x))
         self.op(f"%r = arith.addf %x, %o : {x}")
@@ -182,7 +199,7 @@ class Writer:
         self.read("gain_all", "gain", self.gain)
         self.op(f"%n = te.rms_norm %x{self.layers}, %gain_all {self.norm}")
         self.read("head_all", "head", self.words)
-        self.linear("logits", "n", "head", (x, self.logits), " {te.recipe = #te.recipe<high_precision>}")
+        self.linear("logits", "n", "head", (x, self.logits), self.head)
         self.op(f"%loss = te.cross_entropy %logits, %targets : {self.logits}, {self.ids}")
         self.op("return %loss : tensor<f32>")
         self.lines += ["  }", ""]
@@ -243,4 +260,4 @@ class Writer:
 
 
 if __name__ == "__main__":
-    print(Writer(**vars(arguments())).text(), end="")
+    print(Writer(arguments()).text(), end="")
