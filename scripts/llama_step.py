@@ -6,6 +6,9 @@ its moments and of its gradient (FSDP, ZeRO-3); gains are the same on all. Matri
 they are read; what the recipe casts is cast before. The head is quantised only with `--head=recipe`. The mean of the loss is
 over a rank's tokens.
 
+With `--micro-batches=16`, the gradients of a sixteenth of the loss are results, which the option `main-grad` adds up, and AdamW
+runs only where the argument `skip_optimizer` is not 1.
+
     scripts/llama_step.py --layers=32 --ranks=4 > step.mlir
 """
 
@@ -40,8 +43,11 @@ def arguments():
         default="true",
         help="whether gradients of attention have the same bits in each run (default true)",
     )
+    parser.add_argument(
+        "--micro-batches", type=int, default=1, help="steps of which the last one updates the weights (default 1)"
+    )
     options = parser.parse_args()
-    for name in SIZES:
+    for name in (*SIZES, "micro_batches"):
         size = getattr(options, name)
         if size < 1:
             parser.error(f"expected --{name.replace('_', '-')} to be positive, but got {size}")
@@ -90,6 +96,8 @@ class Writer:
         self.sequence, self.heads, self.kv_heads = options.sequence, heads, kv_heads
         self.head = " {te.recipe = #te.recipe<high_precision>}" if options.head == "high_precision" else ""
         self.attention = "" if options.deterministic == "true" else ", deterministic = false"
+        self.micro_batches = options.micro_batches
+        self.skip = " unless %skip_optimizer" if options.micro_batches > 1 else ""
         self.title = (
             f"A training step of a Llama over {ranks} rank{'s' * (ranks > 1)}: {layers} layers of {hidden} and {ffn}, "
             f"{tokens} tokens in sequences of {self.sequence}, a vocabulary of {vocabulary}; scripts/llama_step.py."
@@ -211,10 +219,11 @@ class Writer:
         types = [self.master(shape) for _, shape in self.weights]
         operands = ", ".join([name for name, _ in given] + [f"%{name}" for name in names])
         wrt = ", ".join(str(len(given) + i) for i in range(len(self.weights)))
-        self.op("%one = arith.constant dense<1.0> : tensor<f32>")
+        scale = "1.0" if self.micro_batches == 1 else f"{1 / self.micro_batches:.9e}"
+        self.op(f"%share = arith.constant dense<{scale}> : tensor<f32>")
         self.op(
             f"%loss{''.join(f', %{name}_grad' for name in names)}\n      = te.vjp @loss({operands})"
-            f" cotangents(%one) wrt [{wrt}]\n      : ({', '.join([type for _, type in given] + types)}), (tensor<f32>)"
+            f" cotangents(%share) wrt [{wrt}]\n      : ({', '.join([type for _, type in given] + types)}), (tensor<f32>)"
             f" -> ({', '.join(['tensor<f32>', *types])})"
         )
 
@@ -226,6 +235,10 @@ class Writer:
                 states.append(argument(name + suffix, type, more + self.marks(shape)))
                 results.append(f'{type} {{te.name = "{name}{suffix}"}}')
         scalars = [argument("lr", "tensor<f32>"), argument("step", "tensor<f32>")]
+        summed = self.weights if self.skip else []
+        if self.skip:
+            scalars.append(argument("skip_optimizer", "tensor<f32>", ", te.init = 0.0 : f32"))
+        results += [f'{self.master(shape)} {{te.name = "grad.{name}"}}' for name, shape in summed]
         self.lines.append(
             f"  func.func @step({SEPARATOR.join(self.inputs() + scalars + states)})\n"
             f"      -> ({SEPARATOR.join(results)}) {{"
@@ -240,11 +253,13 @@ class Writer:
             after = [f"%{name}{suffix}_next" for suffix in ("", "_m", "_v")]
             decay = "0.1" if len(shape) == 2 else "0.0"
             self.op(
-                f"{', '.join(after)} = te.adamw %{name}, %{name}_grad, %{name}_m, %{name}_v lr %lr step %step "
-                f"{{weight_decay = {decay} : f32{rounding}"
+                f"{', '.join(after)} = te.adamw %{name}, %{name}_grad, %{name}_m, %{name}_v lr %lr step %step"
+                f"{self.skip} {{weight_decay = {decay} : f32{rounding}"
             )
             returned += after
             types += [type, moment, moment]
+        returned += [f"%{name.replace('.', '_')}_grad" for name, _ in summed]
+        types += [self.master(shape) for _, shape in summed]
         self.op(f"return {', '.join(returned)}\n      : {', '.join(types)}")
         self.lines.append("  }")
 

@@ -9,6 +9,7 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/Pass.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 #include <cstdlib>
 
@@ -61,8 +62,9 @@ struct Faulting final : TestPass<Faulting> {
 };
 
 /// Removes a flag from a program that passed te-verify-capture: that of a
-/// cached cast, which then casts in every micro-batch, or that of a sum, which
-/// is then never set to zero.
+/// cached cast, which then casts in every micro-batch, that of a sum, which is
+/// then never set to zero, or that of an update or a sum of squares, which then
+/// happens in every micro-batch.
 struct DropSkipFlag final : TestPass<DropSkipFlag> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(DropSkipFlag)
   DropSkipFlag() = default;
@@ -87,6 +89,11 @@ struct DropSkipFlag final : TestPass<DropSkipFlag> {
         if (number++ == index)
           sum.getY().replaceAllUsesWith(sum.getX());
       }
+      llvm::TypeSwitch<Operation *>(op)
+          .Case<te::AdamWOp, te::SgdOp, te::SumOfSquaresOp>([&](auto update) {
+            if (update.getSkip() && number++ == index)
+              update.getSkipMutable().clear();
+          });
     });
   }
   Option<int64_t> index{*this, "index",

@@ -390,7 +390,7 @@ def TE_TransposeOp
     custom<TransposeTypes>(type($transposed), type($into), ref($into))
   }];
   let extraClassDeclaration = [{
-    ::mlir::OperandRange getCached() { return getODSOperands(1); }
+    ::mlir::Value getCached(unsigned) { return getInto(); }
   }];
   let hasVerifier = 1;
 }

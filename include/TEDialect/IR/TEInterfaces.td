@@ -35,11 +35,10 @@ def TE_SkippableOpInterface : OpInterface<"SkippableOpInterface"> {
     InterfaceMethod<"The flag, or null if there is none.",
       "::mlir::Value", "getSkip">,
     InterfaceMethod<[{
-        The values of the first results if the op is skipped. The other results
-        are then 0.
+        The value of result `index` if the op is skipped; null for a result that
+        is then 0.
       }],
-      "::mlir::OperandRange", "getCached", (ins), "",
-      "return $_op.getOperation()->getOperands().take_front(0);">
+      "::mlir::Value", "getCached", (ins "unsigned":$index), "", "return {};">
   ];
 }
 

@@ -10,7 +10,7 @@ def TE_MomentTensor : StaticShapeTensorOf<[F32, BF16, F16, F8E4M3FN, F8E5M2]>;
 def TE_AdamWOp
     : TE_PureOp<"adamw",
         TE_Axes<(axes "...":$param, "...":$grad, "...":$m, "...":$v), (axes "...":$new_param, "...":$new_m, "...":$new_v)>,
-        [AttrSizedOperandSegments]> {
+        [AttrSizedOperandSegments, TE_SkippableOpInterface]> {
   let summary = "update a parameter with AdamW";
   let description = [{
     Adam with decoupled weight decay, in f32:
@@ -34,6 +34,11 @@ def TE_AdamWOp
     With `grad_scale`, `g` is the f32 gradient multiplied by it, in f32, such as by
     the factor of `te.clip_factor`. Without it, nothing is multiplied.
 
+    If `skip` is exactly 1.0, the update does not happen: every result is the
+    operand that it updates, and nothing else is read. With any other value, the
+    op updates as if there were no `skip`. Thus one program updates after the last
+    of several [micro-batches](../guides/micro_batches.md).
+
     Constraints:
     1. (adamw-c1) `param` and its result have one type; `grad`, `m`, `v` have its shape; `m` and `v` are both f32 or both bf16, or f8E4M3FN and f8E5M2; their results have their types.
     2. (adamw-c2) 8-bit moments belong to a parameter of a static shape and have `scales` and a result for the new ones, f32 `[2, blocks of 128 elements]`; others have neither.
@@ -50,6 +55,8 @@ def TE_AdamWOp
       : tensor<1024x512xf32>, tensor<1024x512xbf16>
     %p4, %m4, %v4, %s4 = te.adamw %p, %g, %m8, %v8 scales %s lr %lr step %t
       : tensor<1024x512xf32>, tensor<1024x512xbf16>, tensor<1024x512xf8E4M3FN>
+    %p5, %m5, %v5 = te.adamw %p, %sum, %m, %v lr %lr step %t unless %skip
+      : tensor<1024x512xf32>, tensor<1024x512xf32>
     ```
   }];
   let arguments = (ins
@@ -61,6 +68,7 @@ def TE_AdamWOp
     Arg<TE_F32Scalar, "learning rate">:$lr,
     Arg<TE_F32Scalar, "number of this step, from 1">:$step,
     Arg<Optional<TE_F32Scalar>, "factor of the gradient">:$grad_scale,
+    Arg<Optional<TE_F32Scalar>, "1.0 keeps everything as it is">:$skip,
     DefaultValuedAttr<F32Attr, "0.9f">:$beta1,
     DefaultValuedAttr<F32Attr, "0.999f">:$beta2,
     DefaultValuedAttr<F32Attr, "1.0e-8f">:$epsilon,
@@ -70,6 +78,9 @@ def TE_AdamWOp
                       Res<TE_MomentTensor, "new first moment">:$new_m,
                       Res<TE_MomentTensor, "new second moment">:$new_v,
                       Res<Optional<TE_F32Tensor>, "new scales">:$new_scales);
+  let extraClassDeclaration = [{
+    ::mlir::Value getCached(unsigned index);
+  }];
   let hasCustomAssemblyFormat = 1;
   let hasFolder = 1;
   let hasVerifier = 1;
@@ -78,13 +89,14 @@ def TE_AdamWOp
 def TE_SgdOp
     : TE_PureOp<"sgd",
         TE_Axes<(axes "...":$param, "...":$grad, "...":$buffer), (axes "...":$new_param, "...":$new_buffer)>,
-        [AttrSizedOperandSegments]> {
+        [AttrSizedOperandSegments, TE_SkippableOpInterface]> {
   let summary = "update a parameter with stochastic gradient descent";
   let description = [{
     `u = momentum buffer + g + weight_decay p`, `p' = p - lr u`, in f32. With a
     momentum buffer, `u` is also the buffer's next value. With `nesterov` the
     step looks one update ahead: `p' = p - lr (momentum u + g + weight_decay p)`.
-    Gradients are read, and multiplied by `grad_scale`, as by `te.adamw`.
+    Gradients are read, and multiplied by `grad_scale`, as by `te.adamw`, and
+    `skip` has the same meaning.
 
     Constraints:
     1. (sgd-c1) `param` and its result have one type; `grad` has its shape; `buffer` and its result are f32 of that shape.
@@ -96,6 +108,7 @@ def TE_SgdOp
     %p1, %b1 = te.sgd %p, %g buffer %b lr %lr {momentum = 0.9 : f32, nesterov}
       : tensor<1024xf32>, tensor<1024xf32>
     %p2 = te.sgd %p, %g lr %lr grad_scale %factor : tensor<1024xf32>, tensor<1024xf32>
+    %p3 = te.sgd %p, %g lr %lr unless %skip : tensor<1024xf32>, tensor<1024xf32>
     ```
   }];
   let arguments = (ins
@@ -104,11 +117,17 @@ def TE_SgdOp
     Arg<Optional<TE_F32Tensor>, "momentum buffer">:$buffer,
     Arg<TE_F32Scalar, "learning rate">:$lr,
     Arg<Optional<TE_F32Scalar>, "factor of the gradient">:$grad_scale,
+    Arg<Optional<TE_F32Scalar>, "1.0 keeps everything as it is">:$skip,
     DefaultValuedAttr<F32Attr, "0.0f">:$momentum,
     DefaultValuedAttr<F32Attr, "0.0f">:$weight_decay,
     UnitAttr:$nesterov);
   let results = (outs Res<TE_HPTensor, "new parameter">:$new_param,
                       Res<Optional<TE_F32Tensor>, "new buffer">:$new_buffer);
+  let extraClassDeclaration = [{
+    ::mlir::Value getCached(unsigned index) {
+      return index == 0 ? getParam() : getBuffer();
+    }
+  }];
   let hasCustomAssemblyFormat = 1;
   let hasFolder = 1;
   let hasVerifier = 1;
@@ -116,14 +135,14 @@ def TE_SgdOp
 
 def TE_SumOfSquaresOp
     : TE_PureOp<"sum_of_squares",
-        TE_NoAxes> {
+        TE_NoAxes, [AttrSizedOperandSegments, TE_SkippableOpInterface]> {
   let summary = "add the squares of a tensor to a sum";
   let description = [{
     `new_sum = sum + Σ x²` in f32; `sum` is 0 if it is not given. A chain of these
     ops over all gradients sums the squares of their global norm. The order of the
     sum is part of the definition of the [kernel](kernels.md), and depends neither
     on the backend nor on the GPU. A square that overflows is infinite, and NaN
-    stays NaN.
+    stays NaN. If `skip` is exactly 1.0, nothing else is read, and `new_sum` is 0.
 
     If ranks have parts of `x`, such as those of sharded weights, `new_sum` is one
     rank's summand: sum it with `te.all_reduce` before it is read. A chain must
@@ -137,12 +156,14 @@ def TE_SumOfSquaresOp
     ```mlir
     %s1 = te.sum_of_squares %g1 : tensor<1024x512xbf16>
     %s2 = te.sum_of_squares %g2 plus %s1 : tensor<512xf32>
+    %s3 = te.sum_of_squares %g2 plus %s1 unless %skip : tensor<512xf32>
     ```
   }];
   let arguments = (ins Arg<TE_HPTensor, "any shape">:$x,
-                       Arg<Optional<TE_F32Scalar>, "the sum so far">:$sum);
+                       Arg<Optional<TE_F32Scalar>, "the sum so far">:$sum,
+                       Arg<Optional<TE_F32Scalar>, "1.0 sums nothing">:$skip);
   let results = (outs Res<TE_F32Scalar, "the sum with the squares of x">:$new_sum);
-  let assemblyFormat = "$x (`plus` $sum^)? attr-dict `:` type($x)";
+  let assemblyFormat = "$x (`plus` $sum^)? (`unless` $skip^)? attr-dict `:` type($x)";
 }
 
 def TE_ClipFactorOp

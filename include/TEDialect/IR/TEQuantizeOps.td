@@ -120,7 +120,9 @@ def TE_QuantizeOp
                    "const ::mlir::te::CastArgs &":$args)>
   ];
   let extraClassDeclaration = castDeclarations # [{
-    ::mlir::OperandRange getCached() { return getInto(); }
+    ::mlir::Value getCached(unsigned index) {
+      return index < getInto().size() ? getInto()[index] : ::mlir::Value();
+    }
   }];
 }
 
@@ -189,7 +191,9 @@ def TE_QuantizeShardOp
     ::mlir::ResultRange getUsages() {
       return getOperation()->getResults().take_front(1);
     }
-    ::mlir::OperandRange getCached() { return getODSOperands(3); }
+    ::mlir::Value getCached(unsigned index) {
+      return index == 0 ? getInto() : ::mlir::Value();
+    }
   }];
 }
 

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <vector>
 
 namespace te::rt::reference {
@@ -24,8 +25,21 @@ static float gradAt(const void *grad, int64_t i, int32_t type,
   return scale ? value * *static_cast<const float *>(scale) : value;
 }
 
+/// Copies the `count` elements of a state that a skipped update keeps, unless
+/// it is updated in place.
+static void keep(const void *from, void *to, int64_t count, int32_t type) {
+  if (from != to)
+    std::memcpy(to, from, static_cast<size_t>(count * byteSize(type)));
+}
+
 void adamw(const adamw_params &p, void *const *buffers) {
   namespace b = adamw_buffers;
+  if (isSkipped(buffers[b::skip])) {
+    keep(buffers[b::param], buffers[b::new_param], p.count, p.param_type);
+    keep(buffers[b::m], buffers[b::new_m], p.count, p.moment_type);
+    keep(buffers[b::v], buffers[b::new_v], p.count, p.moment_type);
+    return;
+  }
   auto scalar = [&](int index) {
     return *static_cast<const float *>(buffers[index]);
   };
@@ -54,6 +68,13 @@ void adamw_fp8(const adamw_fp8_params &p, void *const *buffers) {
   namespace b = adamw_fp8_buffers;
   constexpr int64_t kBlock = te_table::kernel_rows::kMomentBlock;
   const int64_t blocks = ceilDiv(p.count, kBlock);
+  if (isSkipped(buffers[b::skip])) {
+    keep(buffers[b::param], buffers[b::new_param], p.count, p.param_type);
+    keep(buffers[b::m], buffers[b::new_m], p.count, TE_RT_F8E4M3FN);
+    keep(buffers[b::v], buffers[b::new_v], p.count, TE_RT_F8E5M2);
+    keep(buffers[b::scales], buffers[b::new_scales], 2 * blocks, TE_RT_F32);
+    return;
+  }
   auto floats = [&](int index) { return static_cast<float *>(buffers[index]); };
   const float lr = *floats(b::lr), step = *floats(b::step);
   const float correction1 = math::adamwBiasCorrection(p.beta1, step);
@@ -93,6 +114,14 @@ void adamw_fp8(const adamw_fp8_params &p, void *const *buffers) {
 
 void sgd(const sgd_params &p, void *const *buffers) {
   namespace b = sgd_buffers;
+  if (isSkipped(buffers[b::skip])) {
+    keep(buffers[b::param], buffers[b::new_param], p.count, p.param_type);
+    if (buffers[b::buf] && buffers[b::new_buf])
+      keep(buffers[b::buf], buffers[b::new_buf], p.count, TE_RT_F32);
+    else if (auto *newBuf = static_cast<float *>(buffers[b::new_buf]))
+      std::fill_n(newBuf, p.count, 0.0f);
+    return;
+  }
   const float lr = *static_cast<const float *>(buffers[b::lr]);
   for (int64_t i = 0; i < p.count; ++i) {
     float buf = buffers[b::buf] ? load(buffers[b::buf], i, TE_RT_F32) : 0.0f;
@@ -109,6 +138,11 @@ void sgd(const sgd_params &p, void *const *buffers) {
 void sum_of_squares(const sum_of_squares_params &p, void *const *buffers) {
   namespace b = sum_of_squares_buffers;
   constexpr int64_t kRun = te_table::kernel_rows::kSquaresRun;
+  auto *newSum = static_cast<float *>(buffers[b::new_sum]);
+  if (isSkipped(buffers[b::skip])) {
+    *newSum = 0.0f;
+    return;
+  }
   std::vector<float> runs(ceilDiv(p.count, kRun));
   parallelFor(runs.size(), p.count, [&](int64_t begin, int64_t end) {
     for (int64_t run = begin; run < end; ++run) {
@@ -124,7 +158,7 @@ void sum_of_squares(const sum_of_squares_params &p, void *const *buffers) {
   const float squares =
       laneSum(static_cast<int64_t>(runs.size()),
               [&](float acc, int64_t run) { return acc + runs[run]; });
-  *static_cast<float *>(buffers[b::new_sum]) = (sum ? *sum : 0.0f) + squares;
+  *newSum = (sum ? *sum : 0.0f) + squares;
 }
 
 void clip_factor(const clip_factor_params &p, void *const *buffers) {

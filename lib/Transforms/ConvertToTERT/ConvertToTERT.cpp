@@ -295,9 +295,9 @@ static std::pair<LaunchOp, LaunchOp> findEnds(AllocOp alloc) {
 }
 
 /// Returns the launch that fills `alloc` with the old value of `destination`,
-/// which a cached cast may keep, provided that only `end` uses `destination`
-/// afterwards; else null. If `alloc` becomes `destination`, the value is there
-/// already.
+/// which a cached cast may keep, provided that nothing uses `destination` from
+/// there to `end`, which writes it; else null. If `alloc` becomes
+/// `destination`, the value is there already.
 static LaunchOp findRefill(AllocOp alloc, Value destination, LaunchOp end) {
   LaunchOp refill;
   for (Operation *user : alloc->getUsers())
@@ -309,7 +309,8 @@ static LaunchOp findRefill(AllocOp alloc, Value destination, LaunchOp end) {
     return {};
   bool isFree = llvm::all_of(destination.getUsers(), [&](Operation *user) {
     return isa<LaunchOp>(user) &&
-           (user == refill || user == end || user->isBeforeInBlock(refill));
+           (user == refill || user == end || user->isBeforeInBlock(refill) ||
+            end->isBeforeInBlock(user));
   });
   return isFree ? refill : LaunchOp();
 }
@@ -321,6 +322,10 @@ bool FunctionConversion::elideCopy(LaunchOp copy) {
   if (!alloc)
     return false;
   Value destination = copy.getBuffers()[1];
+  if (llvm::any_of(destination.getUsers(), [&](Operation *user) {
+        return user != copy && copy->isBeforeInBlock(user);
+      }))
+    return false;
   if (LaunchOp refill = findRefill(alloc, destination, copy)) {
     alloc.getBuffer().replaceAllUsesWith(destination);
     refill.erase();
@@ -338,12 +343,7 @@ bool FunctionConversion::elideCopy(LaunchOp copy) {
     alloc.erase();
     return true;
   }
-  // Uses of the destination after the copy prevent this too.
-  if (llvm::any_of(destination.getUsers(),
-                   [&](Operation *user) {
-                     return user != copy && copy->isBeforeInBlock(user);
-                   }) ||
-      !mayTakePlace(alloc, destination, producer, copy))
+  if (!mayTakePlace(alloc, destination, producer, copy))
     return false;
   alloc.getBuffer().replaceAllUsesWith(destination);
   copy.erase();

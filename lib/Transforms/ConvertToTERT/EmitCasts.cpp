@@ -58,7 +58,7 @@ static void addUsage(LaunchCall &call, Operation *op, Value usage,
   auto cached = dyn_cast<SkippableOpInterface>(op);
   if (usage && cached && cached.getSkip())
     call.outOn(usage,
-               cached.getCached()[cast<OpResult>(usage).getResultNumber()]);
+               cached.getCached(cast<OpResult>(usage).getResultNumber()));
   else
     call.out(usage, parts);
 }

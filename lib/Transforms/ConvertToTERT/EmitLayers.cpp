@@ -183,7 +183,7 @@ template <> LogicalResult te::emitLaunches(AdamWOp op, LaunchEmitter &emitter) {
       .out(op.getNewV());
   if (op.getNewScales())
     call.out(op.getNewScales());
-  return call.emit();
+  return call.in(op.getSkip()).emit();
 }
 
 template <> LogicalResult te::emitLaunches(SgdOp op, LaunchEmitter &emitter) {
@@ -199,6 +199,7 @@ template <> LogicalResult te::emitLaunches(SgdOp op, LaunchEmitter &emitter) {
       .in(op.getGradScale())
       .out(op.getNewParam())
       .out(op.getNewBuffer())
+      .in(op.getSkip())
       .emit();
 }
 
@@ -210,6 +211,7 @@ LogicalResult te::emitLaunches(SumOfSquaresOp op, LaunchEmitter &emitter) {
       .in(op.getX())
       .in(op.getSum())
       .out(op.getNewSum())
+      .in(op.getSkip())
       .emit();
 }
 

@@ -56,13 +56,20 @@ static Value skipFlagOf(Operation *op) {
   return skippable ? skippable.getSkip() : Value();
 }
 
+/// Whether `op` leaves `state` as it is, or adds to it, under its flag.
+static bool keeps(Operation *op, Value state) {
+  return isa<ZeroUnlessOp>(op) ||
+         llvm::any_of(op->getResults(), [&](OpResult result) {
+           return cast<SkippableOpInterface>(op).getCached(
+                      result.getResultNumber()) == state;
+         });
+}
+
 /// The flag that keeps the state `argument` unchanged, or null.
 static Value keptBy(BlockArgument argument) {
   for (Operation *user : argument.getUsers()) {
     Value skip = skipFlagOf(user);
-    if (skip && skip != argument && user->getOperand(0) != argument)
-      return skip;
-    if (isa<ZeroUnlessOp>(user) && skip != argument)
+    if (skip && skip != argument && keeps(user, argument))
       return skip;
     // A history does not change if its amax is not measured.
     auto update = dyn_cast<DelayedScalingUpdateOp>(user);

@@ -4,12 +4,14 @@
 // it from the root: a branch without other readers is added to the sum so far,
 // in the op that makes it if that is a GEMM or the gradient of a table. Each
 // gradient is therefore in the program once, and one op at the leaf
-// distinguishes the first micro-batch from later ones.
+// distinguishes the first micro-batch from later ones. Updates and norms of the
+// gradient read the sum.
 //
 //===----------------------------------------------------------------------===//
 
 #include "TEDialect/Transforms/Utils/State.h"
 
+#include "TEDialect/Analysis/GemmOrigin.h"
 #include "TEDialect/IR/TE.h"
 #include "TEDialect/Transforms/Residuals/Passes.h"
 
@@ -49,7 +51,11 @@ public:
           name && isWeight)
         weights[name.getValue()] = argument;
     }
-    SmallVector<std::pair<unsigned, bool>> gradients;
+    struct Gradient {
+      unsigned result;
+      BlockArgument weight;
+    };
+    SmallVector<Gradient> gradients;
     for (unsigned i = 0, e = function.getNumResults(); i < e; ++i) {
       auto name = function.getResultAttrOfType<StringAttr>(i, kNameAttr);
       StringRef weight = name ? name.getValue() : StringRef();
@@ -63,8 +69,7 @@ public:
       BlockArgument argument = weights[weight];
       if (failed(checkGradient(i, weight, argument.getType())))
         return signalPassFailure();
-      gradients.emplace_back(
-          i, function.getArgAttr(argument.getArgNumber(), kOverwriteAttr));
+      gradients.push_back({i, argument});
     }
     if (gradients.empty()) {
       function.emitError() << "expected a result 'grad.<weight>' for "
@@ -75,8 +80,9 @@ public:
     Value flag = getSkipFlag(function);
     if (!flag)
       return signalPassFailure();
-    for (auto [index, overwrites] : gradients)
-      accumulate(index, overwrites, flag);
+    for (const Gradient &gradient : gradients)
+      if (failed(accumulate(gradient.result, gradient.weight, flag)))
+        return signalPassFailure();
   }
 
 private:
@@ -117,11 +123,45 @@ private:
            << kWeightAttr << "' for 'main-grad'";
   }
 
-  /// Makes result `index` a state that its gradient is added to or, with
-  /// `overwrites`, that its gradient is written to in every step.
-  void accumulate(unsigned index, bool overwrites, Value flag) {
+  /// The operands by which updates and norms read `gradient`, the gradient of
+  /// `weight`, or the value that it was widened from. A gradient may be that of
+  /// several weights; an update of one of them reads that weight's sum.
+  static SmallVector<OpOperand *> findUpdates(Value gradient,
+                                              BlockArgument weight) {
+    while (auto widened = gradient.getDefiningOp<arith::ExtFOp>())
+      gradient = widened.getIn();
+    SmallVector<OpOperand *> updates;
+    SmallVector<Value> same = {gradient};
+    while (!same.empty())
+      for (OpOperand &use : same.pop_back_val().getUses()) {
+        Operation *user = use.getOwner();
+        if (isa<arith::ExtFOp>(user))
+          same.push_back(user->getResult(0));
+        else if (isa<SumOfSquaresOp>(user))
+          updates.push_back(&use);
+        else if (gradientOf(user) == &use && (user->getOperand(0) == weight ||
+                                              !isWeight(user->getOperand(0))))
+          updates.push_back(&use);
+      }
+    return updates;
+  }
+
+  /// The operand of an update that is the gradient; null for other ops.
+  static OpOperand *gradientOf(Operation *op) {
+    if (auto adamw = dyn_cast<AdamWOp>(op))
+      return &adamw.getGradMutable();
+    if (auto sgd = dyn_cast<SgdOp>(op))
+      return &sgd.getGradMutable();
+    return nullptr;
+  }
+
+  /// Makes result `index`, the gradient of `weight`, a state that the gradient
+  /// is added to or, with te.overwrite_main_grad, written to in every step.
+  LogicalResult accumulate(unsigned index, BlockArgument weight, Value flag) {
     func::FuncOp function = getOperation();
     Builder b(&getContext());
+    const bool overwrites =
+        bool(function.getArgAttr(weight.getArgNumber(), kOverwriteAttr));
     auto type = cast<RankedTensorType>(function.getResultTypes()[index])
                     .clone(b.getF32Type());
     auto attributes = b.getDictionaryAttr(
@@ -131,15 +171,36 @@ private:
     // This fails only if the type of the function cannot be changed.
     (void)function.insertArgument(argument, type, attributes,
                                   function.getLoc());
+    Value state = function.getArgument(argument);
     Operation *end = function.getBody().front().getTerminator();
     OpOperand &use = end->getOpOperand(index);
+    SmallVector<OpOperand *> updates = findUpdates(use.get(), weight);
+    for (Operation *user : weight.getUsers())
+      if (OpOperand *read = gradientOf(user);
+          read && user->getOperand(0) == weight &&
+          !llvm::is_contained(updates, read))
+        return user->emitError()
+               << "expected the update of '" << describeValue(weight)
+               << "' to read the value of result 'grad."
+               << describeValue(weight)
+               << "', which 'main-grad' adds up over micro-batches, but got "
+                  "another one; multiply gradients by 'grad_scale' or by the "
+                  "cotangent of the loss";
+    // Until there is a sum, so that the gradient has no reader but the result.
+    for (OpOperand *update : updates) {
+      Operation *maker = update->get().getDefiningOp();
+      update->set(state);
+      if (isa_and_nonnull<arith::ExtFOp>(maker) && maker->use_empty())
+        maker->erase();
+    }
     Value sum = add(use, [&](OpBuilder &builder, Location loc) -> Value {
-      return overwrites
-                 ? Value()
-                 : ZeroUnlessOp::create(builder, loc,
-                                        function.getArgument(argument), flag);
+      return overwrites ? Value()
+                        : ZeroUnlessOp::create(builder, loc, state, flag);
     });
     use.set(sum);
+    for (OpOperand *update : updates)
+      update->set(sum);
+    numUpdates += updates.size();
     SmallVector<Type> results(function.getResultTypes());
     results[index] = type;
     function.setFunctionType(
@@ -148,6 +209,7 @@ private:
       if (op->use_empty())
         op->erase();
     replaced.clear();
+    return success();
   }
 
   /// Creates the sum so far at a builder's position; null if there is none.

@@ -84,10 +84,16 @@ static Value throughResiduals(Value value) {
 /// The value of the cached result `value` if its flag is 1.0, or null.
 static Value cachedBefore(Value value) {
   auto op = value.getDefiningOp<SkippableOpInterface>();
-  if (!op)
-    return {};
-  const unsigned index = cast<OpResult>(value).getResultNumber();
-  return index < op.getCached().size() ? op.getCached()[index] : Value();
+  return op && op.getSkip()
+             ? op.getCached(cast<OpResult>(value).getResultNumber())
+             : Value();
+}
+
+/// Whether a flag decides if `op` keeps the value of `state`.
+static bool isKeptBy(Operation *op, BlockArgument state) {
+  return llvm::any_of(op->getResults(), [&](Value result) {
+    return cachedBefore(result) == state;
+  });
 }
 
 /// The argument that the forward GEMM `op` reads as its weight, if it is not
@@ -115,6 +121,11 @@ static bool isGradientSum(BlockArgument argument) {
          llvm::any_of(function.getArguments(), [&](BlockArgument other) {
            return isWeight(other) && nameOf(other) == weight;
          });
+}
+
+/// Whether `op` updates a parameter, or sums squares for that.
+static bool isUpdate(Operation *op) {
+  return isa<AdamWOp, SgdOp, SumOfSquaresOp>(op);
 }
 
 /// Why a replay of `op` would be wrong, or "". With `freshCasts`, weights may
@@ -177,13 +188,19 @@ public:
             << ", whose value the capture would keep";
         signalPassFailure();
       }
-      if (isa<ScaledType>(argument.getType()))
+      if (isa<ScaledType>(argument.getType()) ||
+          llvm::any_of(argument.getUsers(), [&](Operation *user) {
+            return isKeptBy(user, argument);
+          }))
         checkKept(argument);
-      if (isGradientSum(argument))
+      if (isGradientSum(argument)) {
         checkStartsAnew(argument);
+        gradientSums.insert(nextValue(function, argument));
+      }
     }
     checkCarried();
     checkOneFlagPerWeight();
+    checkUpdates();
   }
 
 private:
@@ -251,7 +268,7 @@ private:
     DenseMap<Value, Operation *> flagged;
     getOperation().walk([&](Operation *op) {
       Value skip = skipFlagOf(op);
-      Value weight = skip && !isa<ZeroUnlessOp>(op)
+      Value weight = skip && !isa<ZeroUnlessOp>(op) && !isUpdate(op)
                          ? Value(findWeight(op->getOperand(0)))
                          : Value();
       if (!weight)
@@ -263,7 +280,44 @@ private:
     });
   }
 
+  /// Checks that all updates happen in the same micro-batch, which is not the
+  /// first of several.
+  void checkUpdates() {
+    Operation *flagged = nullptr;
+    DenseMap<Value, Operation *> others;
+    SmallVector<Operation *> updates;
+    getOperation().walk([&](Operation *op) {
+      Value skip = skipFlagOf(op);
+      if (isUpdate(op)) {
+        updates.push_back(op);
+        flagged = flagged || !skip ? flagged : op;
+      } else if (skip) {
+        others.try_emplace(skip, op);
+      }
+    });
+    for (Operation *op : updates) {
+      Value skip = skipFlagOf(op);
+      if (!skip && readsGradientSum(op))
+        refuse(op, "a skip flag ('unless') of what reads the sum of gradients "
+                   "over micro-batches");
+      else if (flagged && skip != skipFlagOf(flagged))
+        refuse(op, "one skip flag for all updates and sums of squares");
+      else if (skip && others.contains(skip))
+        refuse(op, "a skip flag that is not that of casts and gradients, which "
+                   "is 1.0 in the last micro-batch");
+    }
+  }
+
+  /// Whether `op` reads the gradients that a step accumulates.
+  bool readsGradientSum(Operation *op) {
+    return llvm::any_of(op->getOperands(), [&](Value operand) {
+      return gradientSums.contains(operand);
+    });
+  }
+
   llvm::SmallPtrSet<Operation *, 4> refused;
+  /// The next values of states that gradients are accumulated in.
+  DenseSet<Value> gradientSums;
   /// Results that are arguments of a later step.
   DenseSet<Value> carried;
   /// States whose next values do not come from cached ops.

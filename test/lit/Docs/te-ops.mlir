@@ -482,11 +482,12 @@ func.func @adamw(%p: tensor<1024x512xf32>, %g: tensor<1024x512xbf16>,
                  %m: tensor<1024x512xf32>, %v: tensor<1024x512xf32>,
                  %mb: tensor<1024x512xbf16>, %vb: tensor<1024x512xbf16>,
                  %m8: tensor<1024x512xf8E4M3FN>, %v8: tensor<1024x512xf8E5M2>, %s: tensor<2x4096xf32>,
-                 %lr: tensor<f32>, %t: tensor<f32>, %factor: tensor<f32>) {
+                 %sum: tensor<1024x512xf32>, %lr: tensor<f32>, %t: tensor<f32>, %factor: tensor<f32>, %skip: tensor<f32>) {
   // CHECK: te.adamw %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} lr %{{.*}} step %{{.*}} {weight_decay = 1.000000e-01 : f32}
   // CHECK: te.adamw %{{.*}} step %{{[a-z0-9]+}} {seed = 7 : i32} : tensor<1024x512xf32>, tensor<1024x512xbf16>, tensor<1024x512xbf16>
   // CHECK: te.adamw %{{.*}} step %{{[a-z0-9]+}} grad_scale %{{[a-z0-9]+}} : tensor<1024x512xf32>, tensor<1024x512xbf16>{{$}}
   // CHECK: te.adamw %{{.*}} scales %{{[a-z0-9]+}} lr %{{[a-z0-9]+}} step %{{[a-z0-9]+}} : tensor<1024x512xf32>, tensor<1024x512xbf16>, tensor<1024x512xf8E4M3FN>
+  // CHECK: te.adamw %{{.*}} step %{{[a-z0-9]+}} unless %{{[a-z0-9]+}} : tensor<1024x512xf32>, tensor<1024x512xf32>
   %p1, %m1, %v1 = te.adamw %p, %g, %m, %v lr %lr step %t {weight_decay = 0.1 : f32}
     : tensor<1024x512xf32>, tensor<1024x512xbf16>
   %p2, %m2, %v2 = te.adamw %p, %g, %mb, %vb lr %lr step %t {seed = 7 : i32}
@@ -495,16 +496,20 @@ func.func @adamw(%p: tensor<1024x512xf32>, %g: tensor<1024x512xbf16>,
     : tensor<1024x512xf32>, tensor<1024x512xbf16>
   %p4, %m4, %v4, %s4 = te.adamw %p, %g, %m8, %v8 scales %s lr %lr step %t
     : tensor<1024x512xf32>, tensor<1024x512xbf16>, tensor<1024x512xf8E4M3FN>
+  %p5, %m5, %v5 = te.adamw %p, %sum, %m, %v lr %lr step %t unless %skip
+    : tensor<1024x512xf32>, tensor<1024x512xf32>
   return
 }
 
 // CHECK-LABEL: @clipping
-func.func @clipping(%g1: tensor<1024x512xbf16>, %g2: tensor<512xf32>, %sum: tensor<f32>) {
+func.func @clipping(%g1: tensor<1024x512xbf16>, %g2: tensor<512xf32>, %sum: tensor<f32>, %skip: tensor<f32>) {
   // CHECK: %[[S1:.*]] = te.sum_of_squares %{{[a-z0-9]+}} : tensor<1024x512xbf16>
   // CHECK: te.sum_of_squares %{{[a-z0-9]+}} plus %[[S1]] : tensor<512xf32>
+  // CHECK: te.sum_of_squares %{{[a-z0-9]+}} plus %[[S1]] unless %{{[a-z0-9]+}} : tensor<512xf32>
   // CHECK: te.clip_factor %{{[a-z0-9]+}} {max_norm = 1.000000e+00 : f32}
   %s1 = te.sum_of_squares %g1 : tensor<1024x512xbf16>
   %s2 = te.sum_of_squares %g2 plus %s1 : tensor<512xf32>
+  %s3 = te.sum_of_squares %g2 plus %s1 unless %skip : tensor<512xf32>
   %norm, %factor = te.clip_factor %sum {max_norm = 1.0 : f32}
   return
 }
@@ -525,16 +530,18 @@ func.func @probes(%x: tensor<256x512xbf16>, %scale: tensor<f32>, %n0: tensor<2x3
 }
 
 // CHECK-LABEL: @sgd
-func.func @sgd(%p: tensor<1024xf32>, %g: tensor<1024xf32>, %b: tensor<1024xf32>, %lr: tensor<f32>, %factor: tensor<f32>) {
+func.func @sgd(%p: tensor<1024xf32>, %g: tensor<1024xf32>, %b: tensor<1024xf32>, %lr: tensor<f32>, %factor: tensor<f32>, %skip: tensor<f32>) {
   // CHECK: te.sgd %{{.*}}, %{{.*}} lr %{{[a-z0-9]+}} : tensor<1024xf32>, tensor<1024xf32>
   %p0 = te.sgd %p, %g lr %lr : tensor<1024xf32>, tensor<1024xf32>
   // CHECK: te.sgd %{{.*}}, %{{.*}} buffer %{{.*}} lr %{{.*}} {momentum = 0.899999976 : f32} :
-  %p3, %b3 = te.sgd %p, %g buffer %b lr %lr {momentum = 0.9 : f32} : tensor<1024xf32>, tensor<1024xf32>
+  %p4, %b4 = te.sgd %p, %g buffer %b lr %lr {momentum = 0.9 : f32} : tensor<1024xf32>, tensor<1024xf32>
   // CHECK: te.sgd %{{.*}}, %{{.*}} buffer %{{.*}} lr %{{.*}} {momentum = 0.899999976 : f32, nesterov} :
   // CHECK: te.sgd %{{.*}}, %{{.*}} lr %{{[a-z0-9]+}} grad_scale %{{[a-z0-9]+}} : tensor<1024xf32>, tensor<1024xf32>
   %p1, %b1 = te.sgd %p, %g buffer %b lr %lr {momentum = 0.9 : f32, nesterov}
     : tensor<1024xf32>, tensor<1024xf32>
   %p2 = te.sgd %p, %g lr %lr grad_scale %factor : tensor<1024xf32>, tensor<1024xf32>
+  // CHECK: te.sgd %{{.*}}, %{{.*}} lr %{{[a-z0-9]+}} unless %{{[a-z0-9]+}} : tensor<1024xf32>, tensor<1024xf32>
+  %p3 = te.sgd %p, %g lr %lr unless %skip : tensor<1024xf32>, tensor<1024xf32>
   return
 }
 

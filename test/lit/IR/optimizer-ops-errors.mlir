@@ -27,7 +27,7 @@ func.func @adamw_c1_shape(%p: tensor<8xf32>, %g: tensor<8xf32>, %m: tensor<4xbf1
 
 func.func @adamw_c1_two_types(%p: tensor<8xf32>, %g: tensor<8xf32>, %m: tensor<8xbf16>, %v: tensor<8xf32>, %lr: tensor<f32>) {
   // expected-error @below {{expected the second moment to be 'tensor<8xbf16>', but got 'tensor<8xf32>'}}
-  %a, %b, %c = "te.adamw"(%p, %g, %m, %v, %lr, %lr) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1, 0>}> : (tensor<8xf32>, tensor<8xf32>, tensor<8xbf16>, tensor<8xf32>, tensor<f32>, tensor<f32>)
+  %a, %b, %c = "te.adamw"(%p, %g, %m, %v, %lr, %lr) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1, 0, 0>}> : (tensor<8xf32>, tensor<8xf32>, tensor<8xbf16>, tensor<8xf32>, tensor<f32>, tensor<f32>)
     -> (tensor<8xf32>, tensor<8xbf16>, tensor<8xbf16>)
   return
 }
@@ -52,7 +52,7 @@ func.func @adamw_c2_not_needed(%p: tensor<8xf32>, %g: tensor<8xf32>, %m: tensor<
 
 func.func @adamw_c2_blocks(%p: tensor<129xf32>, %m: tensor<129xf8E4M3FN>, %v: tensor<129xf8E5M2>, %s: tensor<2x1xf32>, %lr: tensor<f32>) {
   // expected-error @below {{expected 'scales' to be 'tensor<2x2xf32>', but got 'tensor<2x1xf32>'}}
-  %a, %b, %c, %d = "te.adamw"(%p, %p, %m, %v, %s, %lr, %lr) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 0>}> : (tensor<129xf32>, tensor<129xf32>, tensor<129xf8E4M3FN>, tensor<129xf8E5M2>, tensor<2x1xf32>, tensor<f32>, tensor<f32>)
+  %a, %b, %c, %d = "te.adamw"(%p, %p, %m, %v, %s, %lr, %lr) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 0, 0>}> : (tensor<129xf32>, tensor<129xf32>, tensor<129xf8E4M3FN>, tensor<129xf8E5M2>, tensor<2x1xf32>, tensor<f32>, tensor<f32>)
     -> (tensor<129xf32>, tensor<129xf8E4M3FN>, tensor<129xf8E5M2>, tensor<2x1xf32>)
   return
 }
@@ -69,7 +69,7 @@ func.func @adamw_c2_dynamic(%p: tensor<?xf32>, %m: tensor<?xf8E4M3FN>, %v: tenso
 
 func.func @adamw_c2_too_many(%p: tensor<4294967296x4294967296xf32>, %m: tensor<4294967296x4294967296xf8E4M3FN>, %v: tensor<4294967296x4294967296xf8E5M2>, %s: tensor<2x1xf32>, %lr: tensor<f32>) {
   // expected-error @below {{expected a parameter with 8-bit moments to have a static shape of less than 2^63 elements}}
-  %a, %b, %c, %d = "te.adamw"(%p, %p, %m, %v, %s, %lr, %lr) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 0>}> : (tensor<4294967296x4294967296xf32>, tensor<4294967296x4294967296xf32>, tensor<4294967296x4294967296xf8E4M3FN>, tensor<4294967296x4294967296xf8E5M2>, tensor<2x1xf32>, tensor<f32>, tensor<f32>)
+  %a, %b, %c, %d = "te.adamw"(%p, %p, %m, %v, %s, %lr, %lr) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 0, 0>}> : (tensor<4294967296x4294967296xf32>, tensor<4294967296x4294967296xf32>, tensor<4294967296x4294967296xf8E4M3FN>, tensor<4294967296x4294967296xf8E5M2>, tensor<2x1xf32>, tensor<f32>, tensor<f32>)
     -> (tensor<4294967296x4294967296xf32>, tensor<4294967296x4294967296xf8E4M3FN>, tensor<4294967296x4294967296xf8E5M2>, tensor<2x1xf32>)
   return
 }
@@ -126,7 +126,7 @@ func.func @clip_factor_c1_nan(%s: tensor<f32>) {
 
 func.func @adamw_c1_parameter(%p: tensor<8xf32>, %lr: tensor<f32>) {
   // expected-error @below {{expected 'param' and its result to have one type, but got 'tensor<8xf32>' and 'tensor<8xbf16>'}}
-  %a, %b, %c = "te.adamw"(%p, %p, %p, %p, %lr, %lr) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1, 0>}> : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<f32>, tensor<f32>) -> (tensor<8xbf16>, tensor<8xf32>, tensor<8xf32>)
+  %a, %b, %c = "te.adamw"(%p, %p, %p, %p, %lr, %lr) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1, 0, 0>}> : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<f32>, tensor<f32>) -> (tensor<8xbf16>, tensor<8xf32>, tensor<8xf32>)
   return
 }
 
@@ -134,7 +134,7 @@ func.func @adamw_c1_parameter(%p: tensor<8xf32>, %lr: tensor<f32>) {
 
 func.func @adamw_c1_new_moment(%p: tensor<8xf32>, %lr: tensor<f32>) {
   // expected-error @below {{expected the new first moment to be 'tensor<8xf32>', but got 'tensor<8xbf16>'}}
-  %a, %b, %c = "te.adamw"(%p, %p, %p, %p, %lr, %lr) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1, 0>}> : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<f32>, tensor<f32>) -> (tensor<8xf32>, tensor<8xbf16>, tensor<8xf32>)
+  %a, %b, %c = "te.adamw"(%p, %p, %p, %p, %lr, %lr) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1, 0, 0>}> : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<f32>, tensor<f32>) -> (tensor<8xf32>, tensor<8xbf16>, tensor<8xf32>)
   return
 }
 
@@ -174,7 +174,7 @@ func.func @adamw_c3_decay(%p: tensor<8xf32>, %lr: tensor<f32>) {
 
 func.func @sgd_c1_parameter(%p: tensor<8xf32>, %lr: tensor<f32>) {
   // expected-error @below {{expected 'param' and its result to have one type, but got 'tensor<8xf32>' and 'tensor<8xbf16>'}}
-  %a = "te.sgd"(%p, %p, %lr) <{operandSegmentSizes = array<i32: 1, 1, 0, 1, 0>}> : (tensor<8xf32>, tensor<8xf32>, tensor<f32>) -> tensor<8xbf16>
+  %a = "te.sgd"(%p, %p, %lr) <{operandSegmentSizes = array<i32: 1, 1, 0, 1, 0, 0>}> : (tensor<8xf32>, tensor<8xf32>, tensor<f32>) -> tensor<8xbf16>
   return
 }
 
@@ -182,7 +182,7 @@ func.func @sgd_c1_parameter(%p: tensor<8xf32>, %lr: tensor<f32>) {
 
 func.func @sgd_c1_buffer(%p: tensor<8xf32>, %lr: tensor<f32>) {
   // expected-error @below {{expected a new buffer exactly when 'buffer' is given}}
-  %a = "te.sgd"(%p, %p, %p, %lr) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 0>}> : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<f32>) -> tensor<8xf32>
+  %a = "te.sgd"(%p, %p, %p, %lr) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0>}> : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<f32>) -> tensor<8xf32>
   return
 }
 
@@ -190,7 +190,7 @@ func.func @sgd_c1_buffer(%p: tensor<8xf32>, %lr: tensor<f32>) {
 
 func.func @sgd_c1_buffer_type(%p: tensor<8xf32>, %b: tensor<4xf32>, %lr: tensor<f32>) {
   // expected-error @below {{expected the momentum buffer to be 'tensor<8xf32>', but got 'tensor<4xf32>'}}
-  %a, %c = "te.sgd"(%p, %p, %b, %lr) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 0>}> : (tensor<8xf32>, tensor<8xf32>, tensor<4xf32>, tensor<f32>) -> (tensor<8xf32>, tensor<4xf32>)
+  %a, %c = "te.sgd"(%p, %p, %b, %lr) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0>}> : (tensor<8xf32>, tensor<8xf32>, tensor<4xf32>, tensor<f32>) -> (tensor<8xf32>, tensor<4xf32>)
   return
 }
 

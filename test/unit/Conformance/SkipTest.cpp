@@ -1,8 +1,9 @@
-//===- SkipTest.cpp - casts that a flag turns off -------------------------===//
+//===- SkipTest.cpp - casts and updates that a flag turns off -------------===//
 //
-// If `skip` is exactly 1, no byte of an output changes, except that amaxes
-// become 0. With any other value, the launch has the bytes of one without the
-// flag. Every kernel with the flag is tested in aligned and in general form.
+// If `skip` is exactly 1, no byte of a cast changes, except that amaxes become
+// 0; an update gives the old states, in place or not, and a sum is 0. With any
+// other value, the launch has the bytes of one without the flag. Every kernel
+// with the flag is tested in aligned and in general form.
 //
 //===----------------------------------------------------------------------===//
 
@@ -69,6 +70,68 @@ protected:
             << test.name << ", flag " << value;
       }
     }
+  }
+};
+
+/// An output of a skipped sum is 0.
+constexpr int kZero = -1;
+/// An output that a launch does not have.
+constexpr int kAbsent = -2;
+
+/// An update or a sum. Output i is the next value of the input `states[i]`.
+struct Update {
+  std::string name;
+  PlanFunction plan;
+  std::vector<Bytes> inputs;
+  std::vector<int> states;
+};
+
+class SkippedUpdate : public BackendTest {
+protected:
+  std::vector<Bytes> run(const Update &test, const std::vector<float> *skip,
+                         int offset, bool inPlace) {
+    std::vector<Bytes> results;
+    for (int state : test.states)
+      results.emplace_back(state >= 0       ? test.inputs[state].size()
+                           : state == kZero ? sizeof(float)
+                                            : 0);
+    std::vector<Buffer> buffers;
+    for (const Bytes &input : test.inputs)
+      buffers.push_back(input.empty() ? none() : unaligned(in(input), offset));
+    for (size_t i = 0; i < results.size(); ++i) {
+      const int state = test.states[i];
+      buffers.push_back(state == kAbsent ? none()
+                        : inPlace && state >= 0
+                            ? outOn(state, results[i])
+                            : unaligned(out(results[i]), offset));
+    }
+    buffers.push_back(skip ? in(*skip) : none());
+    device().run(test.plan, buffers);
+    return results;
+  }
+
+  void check(const Update &test) {
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    for (int offset : {0, 4})
+      for (bool inPlace : {false, true}) {
+        const std::vector<Bytes> plain = run(test, nullptr, offset, inPlace);
+        const std::vector<float> one = {1.0f};
+        const std::vector<Bytes> skipped = run(test, &one, offset, inPlace);
+        for (size_t i = 0; i < plain.size(); ++i) {
+          const int state = test.states[i];
+          EXPECT_EQ(skipped[i],
+                    state >= 0 ? test.inputs[state] : Bytes(plain[i].size()))
+              << test.name << ", output " << i << ", in place " << inPlace;
+          if (state != kAbsent)
+            EXPECT_NE(plain[i], skipped[i]) << test.name << ", output " << i;
+        }
+        for (float value : {0.0f, -1.0f, 2.0f, std::nextafterf(1.0f, 2.0f),
+                            std::nextafterf(1.0f, 0.0f), nan}) {
+          const std::vector<float> flag = {value};
+          EXPECT_EQ(run(test, &flag, offset, inPlace), plain)
+              << test.name << ", flag " << value;
+        }
+      }
   }
 };
 
@@ -208,6 +271,53 @@ TEST_P(Skip, EveryTranspose) {
        {all / 2, size_t(microscaleCount(TE_RT_NV_16X16, 0, kRows, kCols)), 4}});
 }
 
+TEST_P(SkippedUpdate, EveryOptimizer) {
+  // Some runs and blocks of vectors, and elements behind the last one.
+  const int64_t count = 2051, blocks = (count + 127) / 128;
+  const Bytes lr = bytesOf(0.01f), step = bytesOf(3.0f), half = bytesOf(0.5f);
+  auto values = [&](const char *kind, int32_t type, int seed) {
+    return makeArray(kind, type, count, seed).bytes;
+  };
+  auto ones = [&](int32_t type) {
+    return Array(type, std::vector<double>(count, 1.0)).bytes;
+  };
+  for (int32_t param : {TE_RT_F32, TE_RT_BF16, TE_RT_F16})
+    for (int32_t grad : {TE_RT_F32, TE_RT_BF16, TE_RT_F16}) {
+      const std::string types =
+          " " + std::to_string(param) + " " + std::to_string(grad);
+      const Bytes p = values("normal", param, 1), g = values("normal", grad, 2);
+      for (int32_t moment : {TE_RT_F32, TE_RT_BF16})
+        check(
+            {"adamw" + types + " " + std::to_string(moment),
+             TE_PLAN(adamw, count, param, grad, 0.9f, 0.999f, 1e-8f, 0.1f,
+                     moment, 7),
+             {p, g, values("normal", moment, 3), ones(moment), lr, step, half},
+             {0, 2, 3}});
+      check(
+          {"adamw_fp8" + types,
+           TE_PLAN(adamw_fp8, count, param, grad, 0.9f, 0.999f, 1e-8f, 0.1f, 7),
+           {p, g, values("normal", TE_RT_F8E4M3FN, 3), ones(TE_RT_F8E5M2),
+            Array(TE_RT_F32, std::vector<double>(2 * blocks, 3.0)).bytes, lr,
+            step, half},
+           {0, 2, 3, 4}});
+      check({"sgd" + types,
+             TE_PLAN(sgd, count, param, grad, 0.9f, 0.1f, 0),
+             {p, g, values("normal", TE_RT_F32, 3), lr, half},
+             {0, 2}});
+      check({"sgd without a buffer" + types,
+             TE_PLAN(sgd, count, param, grad, 0.0f, 0.1f, 0),
+             {p, g, {}, lr, half},
+             {0, kAbsent}});
+    }
+  for (int32_t type : {TE_RT_F32, TE_RT_BF16, TE_RT_F16})
+    for (const Bytes &before : {Bytes(), half})
+      check({"sum_of_squares " + std::to_string(type),
+             TE_PLAN(sum_of_squares, 5000, type),
+             {makeArray("normal", type, 5000, 1).bytes, before},
+             {kZero}});
+}
+
 TE_FOR_EACH_BACKEND(Skip);
+TE_FOR_EACH_BACKEND(SkippedUpdate);
 
 } // namespace

@@ -15,7 +15,8 @@ def adamw : Kernel<Optimizers> {
     finite number, plus 16 random bits, without their low 16. Random bits are word
     i mod 4 of Philox4x32-10 with key (seed, 0) and counter (g mod 2^32, g / 2^32, the
     bits of `step`, 2) for element i, where g = i / 4; m takes the low half of the
-    word, and v the high half.
+    word, and v the high half. If `skip`, f32[1], is given and exactly 1, new_param,
+    new_m and new_v are param, m and v, and nothing else is read.
   }];
   let Parameters = (parameters Dim:$count, WideType:$param_type, WideType:$grad_type,
                                AnyFloat:$beta1, AnyFloat:$beta2, AnyFloat:$epsilon,
@@ -26,7 +27,7 @@ def adamw : Kernel<Optimizers> {
                          In<["1"], "f32">:$lr,
                          In<["1"], "f32">:$step, InOpt<["1"], "f32">:$grad_scale, Out<["count"], "param_type">:$new_param,
                          Out<["count"], "moment_type">:$new_m,
-                         Out<["count"], "moment_type">:$new_v);
+                         Out<["count"], "moment_type">:$new_v, InOpt<["1"], "f32">:$skip);
   let Reuses = [MayReuse<"new_param", "param">, MayReuse<"new_m", "m">, MayReuse<"new_v", "v">];
   let Cases = [When<"moment_type == bf16", RandomBits>];
 }
@@ -44,7 +45,8 @@ def adamw_fp8 : Kernel<Optimizers> {
     the result; the result has the bits of the magnitude, plus the 16 random bits,
     of which the first is at the place of the first bit behind the mantissa of the
     8-bit type, without all bits behind that mantissa. A v above 0 that becomes 0 is
-    the smallest number of f8E5M2 instead. Infinities and NaN become NaN, 0x7f.
+    the smallest number of f8E5M2 instead. Infinities and NaN become NaN, 0x7f. `skip` is
+    that of adamw, and keeps the scales, too.
   }];
   let Parameters = (parameters Dim:$count, WideType:$param_type, WideType:$grad_type,
                                AnyFloat:$beta1, AnyFloat:$beta2, AnyFloat:$epsilon,
@@ -56,7 +58,8 @@ def adamw_fp8 : Kernel<Optimizers> {
                          In<["1"], "f32">:$step, InOpt<["1"], "f32">:$grad_scale, Out<["count"], "param_type">:$new_param,
                          Out<["count"], "f8E4M3FN">:$new_m,
                          Out<["count"], "f8E5M2">:$new_v,
-                         Out<["2", "ceilDiv(count, kMomentBlock)"], "f32">:$new_scales);
+                         Out<["2", "ceilDiv(count, kMomentBlock)"], "f32">:$new_scales,
+                         InOpt<["1"], "f32">:$skip);
   let Reuses = [MayReuse<"new_param", "param">, MayReuse<"new_m", "m">,
                 MayReuse<"new_v", "v">, MayReuse<"new_scales", "scales">];
   let Bits = RandomBits;
@@ -67,7 +70,8 @@ def sgd : Kernel<Optimizers> {
     SGD with an optional momentum buffer: g = grad + weight_decay * param;
     u = momentum * buf + g; new_param = param - lr * u, or with nesterov
     param - lr * (momentum * u + g). Arithmetic is in f32, as in math::sgd. An absent
-    buf counts as 0. grad is multiplied by grad_scale as in adamw.
+    buf counts as 0. grad is multiplied by grad_scale as in adamw. If `skip` is given and
+    exactly 1, new_param and new_buf are param and buf, and nothing else is read.
   }];
   let Parameters = (parameters Dim:$count, WideType:$param_type, WideType:$grad_type,
                                AnyFloat:$momentum, AnyFloat:$weight_decay, Flag:$nesterov);
@@ -75,7 +79,7 @@ def sgd : Kernel<Optimizers> {
                          InOpt<["count"], "f32">:$buf, In<["1"], "f32">:$lr,
                          InOpt<["1"], "f32">:$grad_scale,
                          Out<["count"], "param_type">:$new_param,
-                         OutOpt<["count"], "f32">:$new_buf);
+                         OutOpt<["count"], "f32">:$new_buf, InOpt<["1"], "f32">:$skip);
   let Reuses = [MayReuse<"new_param", "param">, MayReuse<"new_buf", "buf">];
 }
 
@@ -84,11 +88,12 @@ def sum_of_squares : Kernel<Optimizers> {
     new_sum = sum + the sum of x * x, in f32. An absent sum counts as 0. Runs of 4096
     elements (the last one may be shorter) are each a lane sum with fmaf(x, x, acc).
     The sum of x * x is the lane sum of the runs with acc + run. NaN and infinities
-    come through; a square or sum that overflows is infinite.
+    come through; a square or sum that overflows is infinite. If `skip`, f32[1], is given
+    and exactly 1, new_sum is 0, and nothing else is read.
   }];
   let Parameters = (parameters Dim:$count, WideType:$type);
   let Buffers = (buffers In<["count"], "type">:$x, InOpt<["1"], "f32">:$sum,
-                         Out<["1"], "f32">:$new_sum);
+                         Out<["1"], "f32">:$new_sum, InOpt<["1"], "f32">:$skip);
   let Reuses = [MayReuse<"new_sum", "sum">];
   let Workspace = "ceilDiv(count, kSquaresRun) * 4";
 }

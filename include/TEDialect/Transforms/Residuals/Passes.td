@@ -30,6 +30,10 @@ def AccumulateMainGradsPass
       micro-batch, regardless of the flag. The old value of the state is not
       read, and no zeros are written first.
 
+    Updates (te.adamw, te.sgd) and te.sum_of_squares that read the gradient which
+    the step returns read the sum instead. An update of the weight by another
+    value is an error, because it would be the gradient of one micro-batch.
+
     To overwrite, the pass inserts a te.zero_unless before the first addition; a
     sum of nothing but -0 becomes +0. A grouped GEMM takes the flag itself: in
     the first micro-batch it neither writes zeros nor reads the old value. For
@@ -54,7 +58,8 @@ def AccumulateMainGradsPass
   let dependentDialects = ["::mlir::te::TEDialect", "::mlir::arith::ArithDialect"];
   let statistics = [
     Statistic<"numInProducts", "num-in-products", "gradients added by the op that makes them">,
-    Statistic<"numAdded", "num-added", "gradients added by an addition">
+    Statistic<"numAdded", "num-added", "gradients added by an addition">,
+    Statistic<"numUpdates", "num-updates", "updates and norms that read the sum">
   ];
 }
 

@@ -48,12 +48,16 @@ def VerifyCapturePass : Pass<"te-verify-capture", "func::FuncOp"> {
       it was computed from that argument by any op without a skip flag: a cached
       cast whose flag is missing;
     * a skip flag that is not an argument of the step, or that keeps a value which
-      the step does not return, or that differs from the flag of the weight's
-      other casts;
+      the step does not return (a cast, or what an update updates), or that
+      differs from the flag of the weight's other casts;
     * an argument that a GEMM reads as its weight and that is not marked
       `te.weight`, because then nothing of the above would be checked for it;
     * a state `grad.<weight>` that is read by any op except `te.zero_unless`: the
       gradients of the last batch would be added to;
+    * an update (te.adamw, te.sgd) or te.sum_of_squares without a skip flag that
+      reads such gradients, one whose flag differs from that of another one, and
+      one whose flag is that of casts and gradients, which is 1.0 in the last
+      micro-batch;
     * branches, which the host would decide once;
     * allocations and calls, which may allocate or wait;
     * reads of single elements, which wait for the device, and arguments that are

@@ -15,6 +15,8 @@
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/Support/MathExtras.h"
 
+#include <array>
+
 using namespace mlir;
 using namespace mlir::te;
 
@@ -24,18 +26,19 @@ static RankedTensorType stateType(Type type) {
                                Float32Type::get(type.getContext()));
 }
 
-/// Parses `grad_scale %factor` if there is one.
+/// Parses `keyword %value` if there is one.
 static ParseResult
-parseGradScale(OpAsmParser &parser,
-               SmallVectorImpl<OpAsmParser::UnresolvedOperand> &scale) {
-  if (failed(parser.parseOptionalKeyword("grad_scale")))
+parseOptional(OpAsmParser &parser, StringRef keyword,
+              SmallVectorImpl<OpAsmParser::UnresolvedOperand> &value) {
+  if (failed(parser.parseOptionalKeyword(keyword)))
     return success();
-  return parser.parseOperand(scale.emplace_back());
+  return parser.parseOperand(value.emplace_back());
 }
 
-static void printGradScale(OpAsmPrinter &printer, Value scale) {
-  if (scale)
-    printer << " grad_scale " << scale;
+static void printOptional(OpAsmPrinter &printer, StringRef keyword,
+                          Value value) {
+  if (value)
+    printer << " " << keyword << " " << value;
 }
 
 /// Parses attributes, then `: type(param), type(grad)`.
@@ -126,21 +129,19 @@ static InFlightDiagnostic noScales(InFlightDiagnostic diagnostic, Type param) {
          << param;
 }
 
-// %p, %g, %m, %v [scales %s] lr %lr step %t [grad_scale %s] {...}
-//   : type(p), type(g) [, type(m)]
+// %p, %g, %m, %v [scales %s] lr %lr step %t [grad_scale %s] [unless %skip]
+//   {...} : type(p), type(g) [, type(m)]
 ParseResult AdamWOp::parse(OpAsmParser &parser, OperationState &result) {
-  SmallVector<OpAsmParser::UnresolvedOperand> tensors, scales, gradScale;
+  SmallVector<OpAsmParser::UnresolvedOperand> tensors, scales, gradScale, skip;
   OpAsmParser::UnresolvedOperand lr, step;
   Type param, grad;
   SMLoc loc = parser.getCurrentLocation();
-  if (parser.parseOperandList(tensors, 4))
-    return failure();
-  if (succeeded(parser.parseOptionalKeyword("scales")) &&
-      parser.parseOperand(scales.emplace_back()))
-    return failure();
-  if (parser.parseKeyword("lr") || parser.parseOperand(lr) ||
-      parser.parseKeyword("step") || parser.parseOperand(step) ||
-      parseGradScale(parser, gradScale) ||
+  if (parser.parseOperandList(tensors, 4) ||
+      parseOptional(parser, "scales", scales) || parser.parseKeyword("lr") ||
+      parser.parseOperand(lr) || parser.parseKeyword("step") ||
+      parser.parseOperand(step) ||
+      parseOptional(parser, "grad_scale", gradScale) ||
+      parseOptional(parser, "unless", skip) ||
       parseTypes(parser, result, param, grad))
     return failure();
   Type m = stateType(param);
@@ -162,23 +163,29 @@ ParseResult AdamWOp::parse(OpAsmParser &parser, OperationState &result) {
   }
   result.getOrAddProperties<AdamWOp::Properties>().setOperandSegmentSizes(
       {1, 1, 1, 1, static_cast<int32_t>(scales.size()), 1, 1,
-       static_cast<int32_t>(gradScale.size())});
+       static_cast<int32_t>(gradScale.size()),
+       static_cast<int32_t>(skip.size())});
   return failure(parser.resolveOperands({lr, step}, {scalar, scalar}, loc,
                                         result.operands) ||
-                 parser.resolveOperands(gradScale, scalar, result.operands));
+                 parser.resolveOperands(gradScale, scalar, result.operands) ||
+                 parser.resolveOperands(skip, scalar, result.operands));
 }
 
 void AdamWOp::print(OpAsmPrinter &printer) {
   printer << " " << getParam() << ", " << getGrad() << ", " << getM() << ", "
           << getV();
-  if (getScales())
-    printer << " scales " << getScales();
+  printOptional(printer, "scales", getScales());
   printer << " lr " << getLr() << " step " << getStep();
-  printGradScale(printer, getGradScale());
+  printOptional(printer, "grad_scale", getGradScale());
+  printOptional(printer, "unless", getSkip());
   printAttributes(printer, *this);
   printer << " : " << getParam().getType() << ", " << getGrad().getType();
   if (getM().getType() != stateType(getParam().getType()))
     printer << ", " << getM().getType();
+}
+
+Value AdamWOp::getCached(unsigned index) {
+  return std::array<Value, 4>{getParam(), getM(), getV(), getScales()}[index];
 }
 
 LogicalResult AdamWOp::verify() {
@@ -226,40 +233,43 @@ LogicalResult AdamWOp::verify() {
   return verifyNonNegative(*this, "weight_decay", getWeightDecay());
 }
 
-// %p, %g [buffer %b] lr %lr [grad_scale %s] {...} : type(p), type(g)
+// %p, %g [buffer %b] lr %lr [grad_scale %s] [unless %skip] {...}
+//   : type(p), type(g)
 ParseResult SgdOp::parse(OpAsmParser &parser, OperationState &result) {
-  SmallVector<OpAsmParser::UnresolvedOperand> tensors, gradScale;
-  OpAsmParser::UnresolvedOperand buffer, lr;
+  SmallVector<OpAsmParser::UnresolvedOperand> tensors, buffer, gradScale, skip;
+  OpAsmParser::UnresolvedOperand lr;
   Type param, grad;
   SMLoc loc = parser.getCurrentLocation();
-  if (parser.parseOperandList(tensors, 2))
-    return failure();
-  bool hasBuffer = succeeded(parser.parseOptionalKeyword("buffer"));
-  if ((hasBuffer && parser.parseOperand(buffer)) || parser.parseKeyword("lr") ||
-      parser.parseOperand(lr) || parseGradScale(parser, gradScale) ||
+  if (parser.parseOperandList(tensors, 2) ||
+      parseOptional(parser, "buffer", buffer) || parser.parseKeyword("lr") ||
+      parser.parseOperand(lr) ||
+      parseOptional(parser, "grad_scale", gradScale) ||
+      parseOptional(parser, "unless", skip) ||
       parseTypes(parser, result, param, grad))
     return failure();
   Type scalar = RankedTensorType::get({}, parser.getBuilder().getF32Type());
   result.addTypes(param);
   if (parser.resolveOperands(tensors, {param, grad}, loc, result.operands))
     return failure();
-  if (hasBuffer) {
+  if (!buffer.empty())
     result.addTypes(stateType(param));
-    if (parser.resolveOperand(buffer, stateType(param), result.operands))
-      return failure();
-  }
   result.getOrAddProperties<SgdOp::Properties>().setOperandSegmentSizes(
-      {1, 1, hasBuffer ? 1 : 0, 1, static_cast<int32_t>(gradScale.size())});
-  return failure(parser.resolveOperand(lr, scalar, result.operands) ||
-                 parser.resolveOperands(gradScale, scalar, result.operands));
+      {1, 1, static_cast<int32_t>(buffer.size()), 1,
+       static_cast<int32_t>(gradScale.size()),
+       static_cast<int32_t>(skip.size())});
+  return failure(
+      parser.resolveOperands(buffer, stateType(param), result.operands) ||
+      parser.resolveOperand(lr, scalar, result.operands) ||
+      parser.resolveOperands(gradScale, scalar, result.operands) ||
+      parser.resolveOperands(skip, scalar, result.operands));
 }
 
 void SgdOp::print(OpAsmPrinter &printer) {
   printer << " " << getParam() << ", " << getGrad();
-  if (getBuffer())
-    printer << " buffer " << getBuffer();
+  printOptional(printer, "buffer", getBuffer());
   printer << " lr " << getLr();
-  printGradScale(printer, getGradScale());
+  printOptional(printer, "grad_scale", getGradScale());
+  printOptional(printer, "unless", getSkip());
   printAttributes(printer, *this);
   printer << " : " << getParam().getType() << ", " << getGrad().getType();
 }

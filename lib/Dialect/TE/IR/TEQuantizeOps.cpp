@@ -236,8 +236,8 @@ LogicalResult QuantizeShardOp::verify() {
   if (failed(verifyMeasures(*this, type)))
     return failure();
   // quantize_shard-c7
-  return verifyCached(*this, getCached(), getSkip(),
-                      TypeRange(getUsages().getTypes()));
+  return verifyCached(*this, getInto() ? ValueRange(getInto()) : ValueRange(),
+                      getSkip(), TypeRange(getUsages().getTypes()));
 }
 
 //===----------------------------------------------------------------------===//

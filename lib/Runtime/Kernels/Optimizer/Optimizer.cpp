@@ -49,6 +49,7 @@ Status plan_adamw(const CudaDevice &device, const adamw_params &params,
     args.newParam = buffers[b::new_param];
     args.newM = buffers[b::new_m];
     args.newV = buffers[b::new_v];
+    args.skip = static_cast<const float *>(buffers[b::skip]);
     if (areAligned({args.param, args.grad, args.m, args.v, args.newParam,
                     args.newM, args.newV}))
       args.runs = params.count / kOptimizerRun;
@@ -83,6 +84,7 @@ Status plan_adamw_fp8(const CudaDevice &device, const adamw_fp8_params &params,
     args.newM = static_cast<uint8_t *>(buffers[b::new_m]);
     args.newV = static_cast<uint8_t *>(buffers[b::new_v]);
     args.newScales = static_cast<float *>(buffers[b::new_scales]);
+    args.skip = static_cast<const float *>(buffers[b::skip]);
     args.blocks = blocks;
     args.aligned = areAligned({args.param, args.grad, args.m, args.v,
                                args.newParam, args.newM, args.newV});
@@ -108,6 +110,7 @@ Status plan_sgd(const CudaDevice &device, const sgd_params &params,
     args.gradScale = static_cast<const float *>(buffers[b::grad_scale]);
     args.newParam = buffers[b::new_param];
     args.newBuf = static_cast<float *>(buffers[b::new_buf]);
+    args.skip = static_cast<const float *>(buffers[b::skip]);
     if (areAligned(
             {args.param, args.grad, args.buf, args.newParam, args.newBuf}))
       args.runs = params.count / kOptimizerRun;
@@ -134,9 +137,11 @@ Status plan_sum_of_squares(const CudaDevice &device,
       [=](Launcher launch, void *const *buffers, void *workspace) {
         auto *sums = static_cast<float *>(workspace);
         const void *x = buffers[b::x];
+        const auto *skip = static_cast<const float *>(buffers[b::skip]);
         TE_RT_RETURN_IF_FAILED(
             launch(gather, SquaresArgs{.x = x,
                                        .runs = sums,
+                                       .skip = skip,
                                        .count = params.count,
                                        .aligned = areAligned({x})}));
         return launch(finish,
@@ -144,6 +149,7 @@ Status plan_sum_of_squares(const CudaDevice &device,
                           .runs = sums,
                           .sum = static_cast<const float *>(buffers[b::sum]),
                           .newSum = static_cast<float *>(buffers[b::new_sum]),
+                          .skip = skip,
                           .numRuns = runs});
       });
   return Status::ok();

@@ -9,6 +9,7 @@
 #include "Core/Moments.h"
 #include "Kernels/Device/elements.cuh"
 #include "Kernels/Device/fp8_sm89.cuh"
+#include "Kernels/Optimizer/keep.cuh"
 #include "Kernels/Optimizer/optimizer_args.h"
 
 namespace te::rt::cuda {
@@ -68,6 +69,15 @@ __device__ __forceinline__ void storeBytes(uint8_t *to, int left, bool vector,
 
 template <typename Param, typename Grad>
 __device__ __forceinline__ void adamwFp8(const AdamwFp8Args &args) {
+  // Before the first load, which would take as long as the update.
+  if (isSkipped(args.skip)) {
+    keep(static_cast<const Param *>(args.param),
+         static_cast<Param *>(args.newParam), args.params.count);
+    keep(args.m, args.newM, args.params.count);
+    keep(args.v, args.newV, args.params.count);
+    keep(args.scales, args.newScales, 2 * args.blocks);
+    return;
+  }
   const int64_t block =
       static_cast<int64_t>(blockIdx.x) * (kOptimizerBlock / 32) +
       threadIdx.x / 32;

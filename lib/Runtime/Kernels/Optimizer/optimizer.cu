@@ -10,6 +10,7 @@
 #include "Core/Formulas.h"
 #include "Kernels/Device/elements.cuh"
 #include "Kernels/Norm/lane_sum.cuh"
+#include "Kernels/Optimizer/keep.cuh"
 #include "Kernels/Optimizer/optimizer_args.h"
 
 namespace te::rt::cuda {
@@ -79,6 +80,16 @@ struct AdamwBody {
 
 template <typename Param, typename Grad, typename Moment>
 __device__ __forceinline__ void adamw(const AdamwArgs &args) {
+  // Before the first load, which would take as long as the update.
+  if (isSkipped(args.skip)) {
+    keep(static_cast<const Param *>(args.param),
+         static_cast<Param *>(args.newParam), args.params.count);
+    keep(static_cast<const Moment *>(args.m), static_cast<Moment *>(args.newM),
+         args.params.count);
+    keep(static_cast<const Moment *>(args.v), static_cast<Moment *>(args.newV),
+         args.params.count);
+    return;
+  }
   const float step = *args.step;
   AdamwBody<Param, Grad, Moment, kOptimizerRun> runs{args, step};
   RunStream<kOptimizerUnroll, decltype(runs)> stream(args.runs);
@@ -140,6 +151,13 @@ template <typename Param, typename Grad, int N> struct SgdBody {
 
 template <typename Param, typename Grad>
 __device__ __forceinline__ void sgd(const SgdArgs &args) {
+  if (isSkipped(args.skip)) {
+    keep(static_cast<const Param *>(args.param),
+         static_cast<Param *>(args.newParam), args.params.count);
+    if (args.newBuf)
+      keep(args.buf, args.newBuf, args.params.count);
+    return;
+  }
   const float lr = *args.lr;
   const float gradScale = args.gradScale ? *args.gradScale : 1.0f;
   SgdBody<Param, Grad, kOptimizerRun> runs{args, lr, gradScale};
@@ -176,7 +194,7 @@ __device__ __forceinline__ void sumOfSquares(const SquaresArgs &args) {
   const int64_t run = static_cast<int64_t>(blockIdx.x) * kSquaresRunsPerBlock +
                       threadIdx.x / 32;
   const int64_t first = run * kSquaresRunLength;
-  if (first >= args.count)
+  if (first >= args.count || isSkipped(args.skip))
     return;
   const int64_t left = args.count - first;
   const int count =
@@ -198,6 +216,11 @@ using namespace te::rt::cuda;
 extern "C" __global__ void __launch_bounds__(kOptimizerBlock)
     te_sum_of_squares_finish(const __grid_constant__ SquaresFinishArgs args) {
   static_assert(kOptimizerBlock == kLanes);
+  if (isSkipped(args.skip)) {
+    if (threadIdx.x == 0)
+      *args.newSum = 0.0f;
+    return;
+  }
   __shared__ float lanes[kLanes];
   float acc = 0.0f;
 #pragma unroll 8

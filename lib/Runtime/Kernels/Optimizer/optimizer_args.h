@@ -26,7 +26,8 @@ struct AdamwArgs {
   void *newParam;
   void *newM;
   void *newV;
-  int64_t runs; // leading runs of 4 with vector accesses; 0 if not aligned
+  const float *skip; // [1], or null
+  int64_t runs;      // leading runs of 4 with vector accesses; 0 if not aligned
 };
 
 /// Arrays are [count], but `scales` [2, blocks]; outputs may be the matching
@@ -45,8 +46,9 @@ struct AdamwFp8Args {
   uint8_t *newM;
   uint8_t *newV;
   float *newScales;
-  int64_t blocks; // of 128 elements
-  bool aligned;   // accesses of 4 elements are
+  const float *skip; // [1], or null
+  int64_t blocks;    // of 128 elements
+  bool aligned;      // accesses of 4 elements are
 };
 
 struct SgdArgs {
@@ -57,14 +59,16 @@ struct SgdArgs {
   const float *lr;        // [1]
   const float *gradScale; // [1] or null
   void *newParam;
-  float *newBuf; // or null
-  int64_t runs;  // as above
+  float *newBuf;     // or null
+  const float *skip; // [1], or null
+  int64_t runs;      // as above
 };
 
 /// A warp sums a run, which is the last one if it is shorter.
 struct SquaresArgs {
-  const void *x; // [count]
-  float *runs;   // one sum for each run
+  const void *x;     // [count]
+  float *runs;       // one sum for each run
+  const float *skip; // [1], or null
   int64_t count;
   bool aligned; // 16-byte accesses of whole runs are
 };
@@ -73,6 +77,7 @@ struct SquaresFinishArgs {
   const float *runs; // [numRuns]
   const float *sum;  // [1] or null: 0
   float *newSum;     // [1], may be `sum`
+  const float *skip; // [1], or null
   int64_t numRuns;
 };
 

@@ -56,7 +56,7 @@ func.func @adamw(%p: tensor<64xf32> {te.name = "p"}, %g: tensor<64xbf16> {te.nam
                  %v: tensor<64xf32> {te.name = "v"}, %lr: tensor<f32> {te.name = "lr"}, %t: tensor<f32> {te.name = "t"})
     -> (tensor<64xf32> {te.name = "p"}, tensor<64xf32> {te.name = "m"}, tensor<64xf32> {te.name = "v"}) {
   // CHECK-NOT: tert.alloc
-  // CHECK: tert.launch "adamw" {{.*}}(%[[P]], %[[G]], %[[M]], %[[V]], %[[LR]], %[[T]], %{{[^,]*}}, %[[P]], %[[M]], %[[V]])
+  // CHECK: tert.launch "adamw" {{.*}}(%[[P]], %[[G]], %[[M]], %[[V]], %[[LR]], %[[T]], %{{[^,]*}}, %[[P]], %[[M]], %[[V]], %{{[^,]*}})
   %p1, %m1, %v1 = te.adamw %p, %g, %m, %v lr %lr step %t : tensor<64xf32>, tensor<64xbf16>
   // CHECK-NOT: copy
   return %p1, %m1, %v1 : tensor<64xf32>, tensor<64xf32>, tensor<64xf32>
@@ -85,10 +85,26 @@ func.func @adamw_fp8(%p: tensor<300xf32> {te.name = "p"}, %g: tensor<300xbf16> {
                      %v: tensor<300xf8E5M2> {te.name = "v"}, %s: tensor<2x3xf32> {te.name = "s"}, %lr: tensor<f32> {te.name = "lr"}, %t: tensor<f32> {te.name = "t"})
     -> (tensor<300xf32> {te.name = "p"}, tensor<300xf8E4M3FN> {te.name = "m"}, tensor<300xf8E5M2> {te.name = "v"}, tensor<2x3xf32> {te.name = "s"}) {
   // CHECK-NOT: tert.alloc
-  // CHECK: tert.launch "adamw_fp8" {{{.*}}seed = 5 : i32, {{.*}}(%[[P]], %[[G]], %[[M]], %[[V]], %[[S]], %[[LR]], %[[T]], %{{[^,]*}}, %[[P]], %[[M]], %[[V]], %[[S]])
+  // CHECK: tert.launch "adamw_fp8" {{{.*}}seed = 5 : i32, {{.*}}(%[[P]], %[[G]], %[[M]], %[[V]], %[[S]], %[[LR]], %[[T]], %{{[^,]*}}, %[[P]], %[[M]], %[[V]], %[[S]], %{{[^,]*}})
   %p1, %m1, %v1, %s1 = te.adamw %p, %g, %m, %v scales %s lr %lr step %t {seed = 5 : i32} : tensor<300xf32>, tensor<300xbf16>, tensor<300xf8E4M3FN>
   // CHECK-NOT: copy
   return %p1, %m1, %v1, %s1 : tensor<300xf32>, tensor<300xf8E4M3FN>, tensor<300xf8E5M2>, tensor<2x3xf32>
+}
+
+// -----
+
+// An update that a flag skips is in place, too: the launch gives the old values itself, so no copy is needed before it.
+// CHECK-LABEL: func.func @skipped
+// CHECK-SAME: (%[[P:[^:]*]]: !tert.buffer<256>, %[[G:[^:]*]]: !tert.buffer<128>, %[[B:[^:]*]]: !tert.buffer<256>, %[[LR:[^:]*]]: !tert.buffer<4>, %[[SKIP:[^:]*]]: !tert.buffer<4>,
+func.func @skipped(%p: tensor<64xf32> {te.name = "p"}, %g: tensor<64xbf16> {te.name = "g"}, %b: tensor<64xf32> {te.name = "b"}, %lr: tensor<f32> {te.name = "lr"},
+                   %skip: tensor<f32> {te.name = "skip"}) -> (tensor<64xf32> {te.name = "p"}, tensor<64xf32> {te.name = "b"}, tensor<f32> {te.name = "sum"}) {
+  // CHECK: tert.launch "sum_of_squares" {{.*}}(%[[G]], %{{[^,]*}}, %{{[^,]*}}, %[[SKIP]])
+  // CHECK-NOT: copy
+  // CHECK: tert.launch "sgd" {{.*}}(%[[P]], %[[G]], %[[B]], %[[LR]], %{{[^,]*}}, %[[P]], %[[B]], %[[SKIP]])
+  %s = te.sum_of_squares %g unless %skip : tensor<64xbf16>
+  %p1, %b1 = te.sgd %p, %g buffer %b lr %lr unless %skip {momentum = 0.9 : f32} : tensor<64xf32>, tensor<64xbf16>
+  // CHECK-NOT: copy
+  return %p1, %b1, %s : tensor<64xf32>, tensor<64xf32>, tensor<f32>
 }
 
 // -----
@@ -98,8 +114,8 @@ func.func @adamw_fp8(%p: tensor<300xf32> {te.name = "p"}, %g: tensor<300xbf16> {
 // CHECK-SAME: (%[[P:[^:]*]]: !tert.buffer<256>, %[[G:[^:]*]]: !tert.buffer<128>, %[[H:[^:]*]]: !tert.buffer<64>, %[[LR:[^:]*]]: !tert.buffer<4>,
 func.func @clipping(%p: tensor<64xf32> {te.name = "p"}, %g: tensor<64xbf16> {te.name = "g"}, %h: tensor<16xf32> {te.name = "h"}, %lr: tensor<f32> {te.name = "lr"})
     -> (tensor<64xf32> {te.name = "p"}, tensor<f32> {te.name = "norm"}) {
-  // CHECK: tert.launch "sum_of_squares" {count = 64 : i64, type = 1 : i32}(%[[G]], %{{[^,]*}}, %[[S1:[^)]*]])
-  // CHECK: tert.launch "sum_of_squares" {count = 16 : i64, type = 0 : i32}(%[[H]], %[[S1]], %[[S2:[^)]*]])
+  // CHECK: tert.launch "sum_of_squares" {count = 64 : i64, type = 1 : i32}(%[[G]], %{{[^,]*}}, %[[S1:[^,]*]], %{{[^,]*}})
+  // CHECK: tert.launch "sum_of_squares" {count = 16 : i64, type = 0 : i32}(%[[H]], %[[S1]], %[[S2:[^,]*]], %{{[^,]*}})
   // CHECK: tert.launch "clip_factor" {max_norm = 5.000000e-01 : f32}(%[[S2]], %{{[^,]*}}, %[[F:[^)]*]])
   // CHECK: tert.launch "sgd" {{.*}}(%[[P]], %[[G]], %{{[^,]*}}, %[[LR]], %[[F]], %[[P]],
   %s1 = te.sum_of_squares %g : tensor<64xbf16>

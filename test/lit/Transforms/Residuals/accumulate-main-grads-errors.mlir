@@ -43,3 +43,14 @@ func.func @unmarked(%dy: tensor<32x128xbf16>, %x: tensor<32x64xbf16>, %w: tensor
 func.func @no_weight(%x: tensor<8xbf16> {te.name = "x", te.overwrite_main_grad}) -> (tensor<8xbf16> {te.name = "grad.x"}) {
   return %x : tensor<8xbf16>
 }
+
+// -----
+
+// The update would be that of one micro-batch.
+func.func @scaled(%w: tensor<8xf32> {te.name = "w", te.weight}, %d: tensor<8xf32>, %lr: tensor<f32>, %factor: tensor<8xf32>, %skip: tensor<f32>)
+    -> (tensor<8xf32> {te.name = "grad.w"}, tensor<8xf32> {te.name = "w"}) {
+  %scaled = arith.mulf %d, %factor : tensor<8xf32>
+  // expected-error @below {{expected the update of 'w' to read the value of result 'grad.w', which 'main-grad' adds up over micro-batches, but got another one; multiply gradients by 'grad_scale' or by the cotangent of the loss}}
+  %next = te.sgd %w, %scaled lr %lr unless %skip : tensor<8xf32>, tensor<8xf32>
+  return %d, %next : tensor<8xf32>, tensor<8xf32>
+}

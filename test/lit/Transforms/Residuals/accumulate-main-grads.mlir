@@ -177,3 +177,41 @@ func.func @later_summand(%dy: tensor<32x128xbf16>, %x: tensor<32x64xbf16>, %w: t
   %dw = arith.addf %a, %n : tensor<128x64xbf16>
   return %dw : tensor<128x64xbf16>
 }
+
+// -----
+
+// Updates and norms read the sum, also where they read the gradient before it was widened. Others read the gradient of this micro-batch.
+// CHECK-LABEL: func.func @updates(
+// CHECK: %[[FROM:.*]] = te.zero_unless
+// CHECK-NEXT: %[[SUM:.*]] = te.linear_wgrad {{.*}} accumulate %[[FROM]]
+// CHECK-NEXT: %[[S:.*]] = te.sum_of_squares %[[SUM]] unless %{{.*}} : tensor<128x64xf32>
+// CHECK: te.adamw %{{[^,]*}}, %[[SUM]], {{.*}} unless %{{[^ ]*}} : tensor<128x64xf32>, tensor<128x64xf32>
+// CHECK: te.sgd %{{[^,]*}}, %[[SUM]] lr {{.*}} : tensor<128x64xf32>, tensor<128x64xf32>
+// CHECK: return %[[SUM]],
+func.func @updates(%dy: tensor<32x128xbf16>, %x: tensor<32x64xbf16>, %w: tensor<128x64xf32> {te.name = "w", te.weight}, %skip: tensor<f32>,
+                   %m: tensor<128x64xf32>, %v: tensor<128x64xf32>, %lr: tensor<f32>, %average: tensor<128x64xf32>)
+    -> (tensor<128x64xf32> {te.name = "grad.w"}, tensor<128x64xf32>, tensor<128x64xf32>, tensor<f32>) {
+  %narrow = te.linear_wgrad %dy, %x : tensor<32x128xbf16>, tensor<32x64xbf16> -> tensor<128x64xbf16>
+  %dw = arith.extf %narrow : tensor<128x64xbf16> to tensor<128x64xf32>
+  %s = te.sum_of_squares %narrow unless %skip : tensor<128x64xbf16>
+  %norm, %factor = te.clip_factor %s {max_norm = 1.0 : f32}
+  %next, %m1, %v1 = te.adamw %w, %narrow, %m, %v lr %lr step %lr grad_scale %factor unless %skip : tensor<128x64xf32>, tensor<128x64xbf16>
+  %other = te.sgd %average, %dw lr %lr unless %skip : tensor<128x64xf32>, tensor<128x64xf32>
+  return %dw, %next, %other, %norm : tensor<128x64xf32>, tensor<128x64xf32>, tensor<128x64xf32>, tensor<f32>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @reads_one(
+// CHECK: %[[G:.*]] = te.linear_wgrad
+// CHECK: %[[FROM:.*]] = te.zero_unless
+// CHECK: %[[SUM:.*]] = arith.addf %[[FROM]], %[[G]]
+// CHECK: arith.mulf %[[G]], %[[G]]
+// CHECK: te.sgd %{{[^,]*}}, %[[SUM]]
+func.func @reads_one(%dy: tensor<32x128xbf16>, %x: tensor<32x64xbf16>, %w: tensor<128x64xf32> {te.name = "w", te.weight}, %skip: tensor<f32>, %lr: tensor<f32>)
+    -> (tensor<128x64xf32> {te.name = "grad.w"}, tensor<128x64xf32>, tensor<128x64xf32>) {
+  %dw = te.linear_wgrad %dy, %x : tensor<32x128xbf16>, tensor<32x64xbf16> -> tensor<128x64xf32>
+  %square = arith.mulf %dw, %dw : tensor<128x64xf32>
+  %next = te.sgd %w, %dw lr %lr unless %skip : tensor<128x64xf32>, tensor<128x64xf32>
+  return %dw, %next, %square : tensor<128x64xf32>, tensor<128x64xf32>, tensor<128x64xf32>
+}

@@ -250,3 +250,87 @@ func.func @constant_state(%dy: tensor<256x512xbf16>, %amax: tensor<f32>) {
   %q = te.quantize %dy amax %amax rng %rng : tensor<256x512xbf16> -> !te.scaled<256x512xf4E2M1FN, nv_1x16, contract = 1>
   return
 }
+
+// -----
+
+// An update after the last of several micro-batches.
+func.func @updates(%w: tensor<8xf32> {te.name = "w", te.weight}, %m: tensor<8xf32> {te.name = "m"}, %v: tensor<8xf32> {te.name = "v"}, %sum: tensor<8xf32> {te.name = "grad.w"},
+    %g: tensor<8xf32>, %lr: tensor<f32>, %first: tensor<f32>, %skip: tensor<f32>)
+    -> (tensor<8xf32> {te.name = "w"}, tensor<8xf32> {te.name = "m"}, tensor<8xf32> {te.name = "v"}, tensor<8xf32> {te.name = "grad.w"}) {
+  %from = te.zero_unless %sum, %first : tensor<8xf32>
+  %next = arith.addf %from, %g : tensor<8xf32>
+  %s = te.sum_of_squares %next unless %skip : tensor<8xf32>
+  %norm, %factor = te.clip_factor %s {max_norm = 1.0 : f32}
+  %w1, %m1, %v1 = te.adamw %w, %next, %m, %v lr %lr step %lr grad_scale %factor unless %skip : tensor<8xf32>, tensor<8xf32>
+  return %w1, %m1, %v1, %next : tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<8xf32>
+}
+
+// -----
+
+// Without gradients that are added up, an update needs no flag.
+func.func @every_step(%w: tensor<8xf32> {te.name = "w", te.weight}, %g: tensor<8xf32>, %lr: tensor<f32>) -> (tensor<8xf32> {te.name = "w"}) {
+  %w1 = te.sgd %w, %g lr %lr : tensor<8xf32>, tensor<8xf32>
+  return %w1 : tensor<8xf32>
+}
+
+// -----
+
+func.func @update_without_flag(%w: tensor<8xf32> {te.name = "w", te.weight}, %sum: tensor<8xf32> {te.name = "grad.w"}, %g: tensor<8xf32>, %lr: tensor<f32>, %first: tensor<f32>)
+    -> (tensor<8xf32> {te.name = "w"}, tensor<8xf32> {te.name = "grad.w"}) {
+  %from = te.zero_unless %sum, %first : tensor<8xf32>
+  %next = arith.addf %from, %g : tensor<8xf32>
+  // expected-error @below {{expected in a captured step a skip flag ('unless') of what reads the sum of gradients over micro-batches, but got 'te.sgd'}}
+  %w1 = te.sgd %w, %next lr %lr : tensor<8xf32>, tensor<8xf32>
+  return %w1, %next : tensor<8xf32>, tensor<8xf32>
+}
+
+// -----
+
+// One parameter would be updated in each micro-batch, and the other one after the last.
+func.func @one_update_without_flag(%w: tensor<8xf32> {te.name = "w", te.weight}, %b: tensor<8xf32> {te.name = "b"}, %g: tensor<8xf32>, %lr: tensor<f32>, %skip: tensor<f32>)
+    -> (tensor<8xf32> {te.name = "w"}, tensor<8xf32> {te.name = "b"}) {
+  // expected-error @below {{expected in a captured step one skip flag for all updates and sums of squares, but got 'te.sgd'}}
+  %w1 = te.sgd %w, %g lr %lr : tensor<8xf32>, tensor<8xf32>
+  %b1 = te.sgd %b, %g lr %lr unless %skip : tensor<8xf32>, tensor<8xf32>
+  return %w1, %b1 : tensor<8xf32>, tensor<8xf32>
+}
+
+// -----
+
+func.func @two_flags_of_updates(%w: tensor<8xf32> {te.name = "w", te.weight}, %b: tensor<8xf32> {te.name = "b"}, %g: tensor<8xf32>, %lr: tensor<f32>, %skip: tensor<f32>, %other: tensor<f32>)
+    -> (tensor<8xf32> {te.name = "w"}, tensor<f32>) {
+  %w1 = te.sgd %w, %g lr %lr unless %skip : tensor<8xf32>, tensor<8xf32>
+  // expected-error @below {{expected in a captured step one skip flag for all updates and sums of squares, but got 'te.sum_of_squares'}}
+  %s = te.sum_of_squares %g unless %other : tensor<8xf32>
+  return %w1, %s : tensor<8xf32>, tensor<f32>
+}
+
+// -----
+
+// The first of several micro-batches would update, and the last one would not.
+func.func @flag_of_gradients(%w: tensor<8xf32> {te.name = "w", te.weight}, %sum: tensor<8xf32> {te.name = "grad.w"}, %g: tensor<8xf32>, %lr: tensor<f32>, %skip: tensor<f32>)
+    -> (tensor<8xf32> {te.name = "w"}, tensor<8xf32> {te.name = "grad.w"}) {
+  %from = te.zero_unless %sum, %skip : tensor<8xf32>
+  %next = arith.addf %from, %g : tensor<8xf32>
+  // expected-error @below {{expected in a captured step a skip flag that is not that of casts and gradients, which is 1.0 in the last micro-batch, but got 'te.sgd'}}
+  %w1 = te.sgd %w, %next lr %lr unless %skip : tensor<8xf32>, tensor<8xf32>
+  return %w1, %next : tensor<8xf32>, tensor<8xf32>
+}
+
+// -----
+
+func.func @flag_is_computed(%w: tensor<8xf32> {te.name = "w", te.weight}, %g: tensor<8xf32>, %lr: tensor<f32>, %a: tensor<f32>) -> (tensor<8xf32> {te.name = "w"}) {
+  %skip = arith.addf %a, %a : tensor<f32>
+  // expected-error @below {{expected in a captured step a skip flag that is an argument of the step, which a replay can give another value, but got 'te.sgd'}}
+  %w1 = te.sgd %w, %g lr %lr unless %skip : tensor<8xf32>, tensor<8xf32>
+  return %w1 : tensor<8xf32>
+}
+
+// -----
+
+func.func @moments_are_lost(%w: tensor<8xf32> {te.name = "w", te.weight}, %m: tensor<8xf32> {te.name = "m"}, %v: tensor<8xf32> {te.name = "v"}, %g: tensor<8xf32>, %lr: tensor<f32>, %skip: tensor<f32>)
+    -> (tensor<8xf32> {te.name = "w"}, tensor<8xf32> {te.name = "m"}) {
+  // expected-error @below {{expected in a captured step the value that the skip flag keeps to be returned under the name of its argument, but got 'te.adamw'}}
+  %w1, %m1, %v1 = te.adamw %w, %g, %m, %v lr %lr step %lr unless %skip : tensor<8xf32>, tensor<8xf32>
+  return %w1, %m1 : tensor<8xf32>, tensor<8xf32>
+}
