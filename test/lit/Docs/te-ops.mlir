@@ -537,10 +537,10 @@ func.func @sgd(%p: tensor<1024xf32>, %g: tensor<1024xf32>, %b: tensor<1024xf32>,
   %p4, %b4 = te.sgd %p, %g buffer %b lr %lr {momentum = 0.9 : f32} : tensor<1024xf32>, tensor<1024xf32>
   // CHECK: te.sgd %{{.*}}, %{{.*}} buffer %{{.*}} lr %{{.*}} {momentum = 0.899999976 : f32, nesterov} :
   // CHECK: te.sgd %{{.*}}, %{{.*}} lr %{{[a-z0-9]+}} grad_scale %{{[a-z0-9]+}} : tensor<1024xf32>, tensor<1024xf32>
+  // CHECK: te.sgd %{{.*}}, %{{.*}} lr %{{[a-z0-9]+}} unless %{{[a-z0-9]+}} : tensor<1024xf32>, tensor<1024xf32>
   %p1, %b1 = te.sgd %p, %g buffer %b lr %lr {momentum = 0.9 : f32, nesterov}
     : tensor<1024xf32>, tensor<1024xf32>
   %p2 = te.sgd %p, %g lr %lr grad_scale %factor : tensor<1024xf32>, tensor<1024xf32>
-  // CHECK: te.sgd %{{.*}}, %{{.*}} lr %{{[a-z0-9]+}} unless %{{[a-z0-9]+}} : tensor<1024xf32>, tensor<1024xf32>
   %p3 = te.sgd %p, %g lr %lr unless %skip : tensor<1024xf32>, tensor<1024xf32>
   return
 }
