@@ -10,7 +10,8 @@ def TE_RopeOp
         TE_Axes<(axes "t c":$x, "t":$positions), (axes "t c":$y), /*sums=*/[], /*whole=*/[], /*zeros=*/["x"]>,
         [AllTypesMatch<["x", "y"]>, AllTypesMatch<["cos", "sin"]>,
         DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>,
-         TE_Saves<["cos", "sin", "positions"], "getInverse()">]> {
+         TE_Saves<["cos", "sin", "positions"], "getInverse()">,
+         TE_MeasuresAmax<[[0, 1]]>]> {
   let summary = "rotate pairs of elements by the position of their token";
   let description = [{
     Computes the rotary position embedding. Token `t` uses row `t mod sequence`
@@ -23,7 +24,8 @@ def TE_RopeOp
     `2i + 1`. Elements from `rotary_dim` on are copied. `inverse` negates `sin`,
     which computes the gradient. The tables are operands so that they have the
     same bits on every backend. They are treated as constants and have no
-    gradient.
+    gradient. `amax`, of the rounded `y`, is a result if `te-fuse-amax` found a
+    reader.
 
     A position that is not a row of the tables is an error on `reference`. On `cuda`,
     where nobody waits for the positions, the rotated elements of that token are NaN.
@@ -49,9 +51,12 @@ def TE_RopeOp
     I64Attr:$heads,
     DefaultValuedAttr<TE_RopeStyleAttr, "::mlir::te::RopeStyle::Half">:$style,
     UnitAttr:$inverse);
-  let results = (outs Res<TE_HPMatrix, "type of x">:$y);
-  let assemblyFormat =
-      "$x `,` $cos `,` $sin (`positions` $positions^ `:` type($positions))? attr-dict `:` type($x) `,` type($cos)";
+  let results = (outs Res<TE_HPMatrix, "type of x">:$y,
+                      Res<Optional<TE_F32Scalar>, "max |y|">:$amax);
+  let assemblyFormat = [{
+    $x `,` $cos `,` $sin (`positions` $positions^ `:` type($positions))? attr-dict
+    `:` type($x) `,` type($cos) (`amax` type($amax)^)?
+  }];
   let hasVerifier = 1;
 }
 

@@ -68,15 +68,16 @@ def TE_RmsNormBackwardOp
     : TE_BackwardOp<"rms_norm_backward",
         TE_Axes<(axes "m n":$dy, "m n":$x, "n":$gamma, "m":$rsigma, "m n":$addend), (axes "m n":$dx, "n":$dgamma), sums = ["m"], whole = ["n"]>,
         /*saved=*/["x", "gamma", "rsigma"],
-        [AllTypesMatch<["dy", "x", "dx"]>,
-                                      AllTypesMatch<["gamma", "dgamma"]>]> {
+        [AllTypesMatch<["dy", "x", "dx"]>, AllTypesMatch<["gamma", "dgamma"]>,
+         TE_MeasuresAmax<[[0, 2]]>]> {
   let summary = "compute the gradients of te.rms_norm";
   let description = [{
     Let `h = rsigma * x`, and `g = gamma`, or `gamma + 1` with
     `zero_centered_gamma`. Then `dx = rsigma * (g dy - h * mean(g dy h))` for each
     row, and `dgamma` is the sum of `dy h` over the rows. Both are accumulated in
     f32 and rounded once. With `plus`, which `te-fuse-norm-add` adds, `addend` is
-    added to the rounded `dx`, and the sum is rounded.
+    added to the rounded `dx`, and the sum is rounded. `amax`, of the stored `dx`,
+    is a result if `te-fuse-amax` found a reader.
 
     Constraints:
     1. (rms_norm_backward-c1) `dy`, `x`, `dx` have one type; `gamma`, `dgamma` are `[columns]`; `rsigma` is `[rows]`.
@@ -102,10 +103,11 @@ def TE_RmsNormBackwardOp
     Arg<Optional<TE_HPMatrix>, "added to dx">:$addend,
     DefaultValuedAttr<BoolAttr, "false">:$zero_centered_gamma);
   let results = (outs Res<TE_HPMatrix, "type of x">:$dx,
-                      Res<TE_HPVector, "type of gamma">:$dgamma);
+                      Res<TE_HPVector, "type of gamma">:$dgamma,
+                      Res<Optional<TE_F32Scalar>, "max |dx|">:$amax);
   let assemblyFormat = [{
     $dy `,` $x `,` $gamma `,` $rsigma (`plus` $addend^ `:` type($addend))? attr-dict
-    `:` type($x) `,` type($gamma) `,` type($rsigma)
+    `:` type($x) `,` type($gamma) `,` type($rsigma) (`amax` type($amax)^)?
   }];
   let hasVerifier = 1;
 }
@@ -168,8 +170,8 @@ def TE_LayerNormBackwardOp
         TE_Axes<(axes "m n":$dy, "m n":$x, "n":$gamma, "m":$mu, "m":$rsigma, "m n":$addend), (axes "m n":$dx, "n":$dgamma, "n":$dbeta), sums = ["m"], whole = ["n"]>,
         /*saved=*/["x", "gamma", "mu", "rsigma"],
         [AllTypesMatch<["dy", "x", "dx"]>,
-                 AllTypesMatch<["gamma", "dgamma", "dbeta"]>,
-                 AllTypesMatch<["mu", "rsigma"]>]> {
+         AllTypesMatch<["gamma", "dgamma", "dbeta"]>, AllTypesMatch<["mu", "rsigma"]>,
+         TE_MeasuresAmax<[[0, 3]]>]> {
   let summary = "compute the gradients of te.layer_norm";
   let description = [{
     Let `h = rsigma * (x - mu)`, and `g = gamma`, or `gamma + 1` with
@@ -178,7 +180,8 @@ def TE_LayerNormBackwardOp
     the sum of `dy h` over the rows, and `dbeta` is the sum of `dy` over the rows.
     All are accumulated in f32 and rounded once. With `plus`, which
     `te-fuse-norm-add` adds, `addend` is added to the rounded `dx`, and the sum is
-    rounded.
+    rounded. `amax`, of the stored `dx`, is a result if `te-fuse-amax` found a
+    reader.
 
     Constraints:
     1. (layer_norm_backward-c1) `dy`, `x`, `dx` have one type; `gamma`, `dgamma`, `dbeta` are `[columns]`; `mu`, `rsigma` are `[rows]`.
@@ -201,10 +204,11 @@ def TE_LayerNormBackwardOp
     DefaultValuedAttr<BoolAttr, "false">:$zero_centered_gamma);
   let results = (outs Res<TE_HPMatrix, "type of x">:$dx,
                       Res<TE_HPVector, "type of gamma">:$dgamma,
-                      Res<TE_HPVector, "type of gamma">:$dbeta);
+                      Res<TE_HPVector, "type of gamma">:$dbeta,
+                      Res<Optional<TE_F32Scalar>, "max |dx|">:$amax);
   let assemblyFormat = [{
     $dy `,` $x `,` $gamma `,` $mu `,` $rsigma (`plus` $addend^ `:` type($addend))? attr-dict
-    `:` type($x) `,` type($gamma) `,` type($rsigma)
+    `:` type($x) `,` type($gamma) `,` type($rsigma) (`amax` type($amax)^)?
   }];
   let hasVerifier = 1;
 }

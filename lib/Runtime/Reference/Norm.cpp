@@ -89,16 +89,21 @@ void rms_norm_backward(const rms_norm_backward_params &p,
   auto dy = [&](int64_t r, int64_t c) {
     return load(buffers[b::dy], r * p.cols + c, p.type);
   };
+  float amax = 0.0f;
   for (int64_t r = 0; r < p.rows; ++r) {
     const float sum = laneSum(p.cols, [&](float acc, int64_t c) {
       return std::fma(g[c] * dy(r, c), rsigma[r] * x(r, c), acc);
     });
     const float mean = sum / static_cast<float>(p.cols);
-    for (int64_t c = 0; c < p.cols; ++c)
-      storeSum(buffers[b::dx], r * p.cols + c,
-               math::rmsNormGrad(dy(r, c), x(r, c), g[c], rsigma[r], mean),
-               buffers[b::addend], p.type);
+    for (int64_t c = 0; c < p.cols; ++c) {
+      const float dx =
+          math::rmsNormGrad(dy(r, c), x(r, c), g[c], rsigma[r], mean);
+      amax = maxMagnitude(amax, storeSum(buffers[b::dx], r * p.cols + c, dx,
+                                         buffers[b::addend], p.type));
+    }
   }
+  if (buffers[b::amax])
+    *static_cast<float *>(buffers[b::amax]) = amax;
   for (int64_t c = 0; c < p.cols; ++c) {
     const float sum = stripSum(p.rows, [&](float acc, int64_t r) {
       return std::fma(dy(r, c), rsigma[r] * x(r, c), acc);
@@ -146,6 +151,7 @@ void layer_norm_backward(const layer_norm_backward_params &p,
   const auto *rsigma = static_cast<const float *>(buffers[b::rsigma]);
   auto h = [&](int64_t r, int64_t c) { return rsigma[r] * (x(r, c) - mu[r]); };
   const auto cols = static_cast<float>(p.cols);
+  float amax = 0.0f;
   for (int64_t r = 0; r < p.rows; ++r) {
     const float meanOfGrad =
         laneSum(p.cols,
@@ -156,12 +162,15 @@ void layer_norm_backward(const layer_norm_backward_params &p,
                                  return std::fma(g[c] * dy(r, c), h(r, c), acc);
                                }) /
                        cols;
-    for (int64_t c = 0; c < p.cols; ++c)
-      storeSum(buffers[b::dx], r * p.cols + c,
-               math::layerNormGrad(dy(r, c), x(r, c), g[c], mu[r], rsigma[r],
-                                   meanOfGrad, mean),
-               buffers[b::addend], p.type);
+    for (int64_t c = 0; c < p.cols; ++c) {
+      const float dx = math::layerNormGrad(dy(r, c), x(r, c), g[c], mu[r],
+                                           rsigma[r], meanOfGrad, mean);
+      amax = maxMagnitude(amax, storeSum(buffers[b::dx], r * p.cols + c, dx,
+                                         buffers[b::addend], p.type));
+    }
   }
+  if (buffers[b::amax])
+    *static_cast<float *>(buffers[b::amax]) = amax;
   for (int64_t c = 0; c < p.cols; ++c) {
     const float dgamma = stripSum(p.rows, [&](float acc, int64_t r) {
       return std::fma(dy(r, c), h(r, c), acc);

@@ -30,6 +30,7 @@ void rope(const rope_params &p, void *const *buffers) {
   const int64_t pairs = p.rotary_dim / 2, bytes = byteSize(p.type);
   auto *const x = static_cast<const char *>(buffers[b::x]);
   auto *const y = static_cast<char *>(buffers[b::y]);
+  float amax = 0.0f;
   for (int64_t head = 0; head < p.tokens * p.heads; ++head) {
     const int64_t first = head * p.head_dim;
     const int64_t token = head / p.heads;
@@ -47,7 +48,11 @@ void rope(const rope_params &p, void *const *buffers) {
     }
     const int64_t rest = (first + p.rotary_dim) * bytes;
     std::memmove(y + rest, x + rest, (p.head_dim - p.rotary_dim) * bytes);
+    for (int64_t i = first; i < first + p.head_dim; ++i)
+      amax = maxMagnitude(amax, load(y, i, p.type));
   }
+  if (buffers[b::amax])
+    *static_cast<float *>(buffers[b::amax]) = amax;
 }
 
 } // namespace te::rt::reference

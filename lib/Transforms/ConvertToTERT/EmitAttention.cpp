@@ -94,6 +94,7 @@ template <> LogicalResult te::emitLaunches(RopeOp op, LaunchEmitter &emitter) {
       .in(op.getSin())
       .in(op.getPositions())
       .out(op.getY())
+      .out(op.getAmax())
       .emit();
 }
 

@@ -41,6 +41,7 @@ LogicalResult te::emitLaunches(RmsNormBackwardOp op, LaunchEmitter &emitter) {
       .in(op.getRsigma())
       .out(op.getDx())
       .out(op.getDgamma())
+      .out(op.getAmax())
       .in(op.getAddend())
       .emit();
 }
@@ -81,6 +82,7 @@ LogicalResult te::emitLaunches(LayerNormBackwardOp op, LaunchEmitter &emitter) {
       .out(op.getDx())
       .out(op.getDgamma())
       .out(op.getDbeta())
+      .out(op.getAmax())
       .in(op.getAddend())
       .emit();
 }

@@ -141,7 +141,8 @@ struct FuseNormAdd final : te::impl::FuseNormAddPassBase<FuseNormAdd> {
                                std::pair(add.getRhs(), add.getLhs())}) {
       auto backward = mine.getDefiningOp<BackwardOp>();
       if (!backward || mine != backward.getDx() || backward.getAddend() ||
-          mine == other || backward->getBlock() != add->getBlock())
+          backward.getAmax() || mine == other ||
+          backward->getBlock() != add->getBlock())
         continue;
       if (!mine.hasOneUse()) {
         decline(add, "the gradient of the norm has other uses");

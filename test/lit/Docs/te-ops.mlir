@@ -249,6 +249,9 @@ func.func @rms_norm_backward_plus(%dy: tensor<256x512xbf16>, %x: tensor<256x512x
   // CHECK: te.rms_norm_backward {{.*}} plus %{{.*}} : tensor<256x512xbf16>
   %dx, %dgamma = te.rms_norm_backward %dy, %x, %gamma, %rsigma plus %residual : tensor<256x512xbf16>
     : tensor<256x512xbf16>, tensor<512xbf16>, tensor<256xf32>
+  // CHECK: te.rms_norm_backward {{.*}} tensor<256xf32> amax tensor<f32>
+  %dz, %dgamma2, %amax = te.rms_norm_backward %dy, %x, %gamma, %rsigma
+    : tensor<256x512xbf16>, tensor<512xbf16>, tensor<256xf32> amax tensor<f32>
   return
 }
 
@@ -263,6 +266,9 @@ func.func @layer_norm(%x: tensor<256x512xbf16>, %gamma: tensor<512xbf16>, %beta:
   // CHECK: te.layer_norm_backward
   %dx, %dgamma, %dbeta = te.layer_norm_backward %dy, %x, %gamma, %mu, %rsigma
     : tensor<256x512xbf16>, tensor<512xbf16>, tensor<256xf32>
+  // CHECK: te.layer_norm_backward {{.*}} tensor<256xf32> amax tensor<f32>
+  %dz, %dgamma2, %dbeta2, %dz_amax = te.layer_norm_backward %dy, %x, %gamma, %mu, %rsigma
+    : tensor<256x512xbf16>, tensor<512xbf16>, tensor<256xf32> amax tensor<f32>
   return
 }
 
@@ -335,6 +341,8 @@ func.func @rope(%x: tensor<256x512xbf16>, %cos: tensor<128x64xf32>, %sin: tensor
   // CHECK: te.rope %{{.*}}, %{{.*}}, %{{.*}} positions %{{.*}} : tensor<256xi32> {heads = 4 : i64} : tensor<256x512xbf16>, tensor<128x64xf32>
   %y = te.rope %x, %cos, %sin {heads = 4 : i64} : tensor<256x512xbf16>, tensor<128x64xf32>
   %y2 = te.rope %x, %cos, %sin positions %p : tensor<256xi32> {heads = 4 : i64} : tensor<256x512xbf16>, tensor<128x64xf32>
+  // CHECK: te.rope %{{.*}} : tensor<256x512xbf16>, tensor<128x64xf32> amax tensor<f32>
+  %y3, %amax = te.rope %x, %cos, %sin {heads = 4 : i64} : tensor<256x512xbf16>, tensor<128x64xf32> amax tensor<f32>
   // CHECK: te.rope %{{.*}} {heads = 2 : i64, inverse, style = #te.rope_style<interleaved>}
   %z = te.rope %y, %cos, %sin {heads = 2 : i64, inverse, style = #te.rope_style<interleaved>}
     : tensor<256x512xbf16>, tensor<128x64xf32>

@@ -303,7 +303,7 @@ TEST_P(Agreement, Norms) {
       check(what + " backward",
             TE_PLAN(layer_norm_backward, rows, cols, type, zeroCentered),
             {in(dy.bytes), in(x.bytes), in(gamma.bytes), in(mu), in(rsigma)},
-            {{type, rows * cols}, {type, cols}, {type, cols}});
+            {{type, rows * cols}, {type, cols}, {type, cols}, {TE_RT_F32, 1}});
     }
     for (bool zeroCentered : {false, true}) {
       const std::string what = label("rms_norm", rows, cols, type, kind);
@@ -317,7 +317,7 @@ TEST_P(Agreement, Norms) {
       check(what + " backward",
             TE_PLAN(rms_norm_backward, rows, cols, type, zeroCentered),
             {in(dy.bytes), in(x.bytes), in(gamma.bytes), in(rsigma)},
-            {{type, rows * cols}, {type, cols}});
+            {{type, rows * cols}, {type, cols}, {TE_RT_F32, 1}});
     }
     for (int32_t outType : {type, +TE_RT_F32})
       check(label("bias_grad", rows, cols, type, kind),
@@ -371,12 +371,13 @@ TEST_P(Agreement, NormGradientsOfManyRows) {
         check(what + " rms",
               TE_PLAN(rms_norm_backward, rows, cols, type, zeroCentered),
               {in(dy.bytes), in(x.bytes), in(gamma.bytes), in(rsigma.bytes)},
-              {{type, rows * cols}, {type, cols}});
-        check(what + " layer",
-              TE_PLAN(layer_norm_backward, rows, cols, type, zeroCentered),
-              {in(dy.bytes), in(x.bytes), in(gamma.bytes), in(mu.bytes),
-               in(rsigma.bytes)},
-              {{type, rows * cols}, {type, cols}, {type, cols}});
+              {{type, rows * cols}, {type, cols}, {TE_RT_F32, 1}});
+        check(
+            what + " layer",
+            TE_PLAN(layer_norm_backward, rows, cols, type, zeroCentered),
+            {in(dy.bytes), in(x.bytes), in(gamma.bytes), in(mu.bytes),
+             in(rsigma.bytes)},
+            {{type, rows * cols}, {type, cols}, {type, cols}, {TE_RT_F32, 1}});
       }
     }
 }

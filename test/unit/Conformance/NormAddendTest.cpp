@@ -138,7 +138,8 @@ TEST_P(NormAddend, IsAddedToTheNorm) {
 }
 
 // An addend of the gradient is added to the rounded gradient, wherever the sum
-// is stored. The gradients of the parameters do not change.
+// is stored, and the amax is that of the sum. The gradients of the parameters
+// do not change, neither with an addend nor with an amax.
 TEST_P(NormAddend, IsAddedToTheGradient) {
   for (int32_t type : kTypes)
     for (int64_t cols : {1, 33, 256, 1000, 4096, 9000}) {
@@ -156,7 +157,7 @@ TEST_P(NormAddend, IsAddedToTheGradient) {
                       TE_PLAN(layer_norm_backward, rows, cols, type, 0))
                 : PlanFunction(TE_PLAN(rms_norm_backward, rows, cols, type, 0));
         const auto run = [&](Buffer dx, Array &dgamma, Array &dbeta,
-                             Buffer more) {
+                             Buffer amax, Buffer more) {
           std::vector<Buffer> buffers = {in(dy.bytes), in(x.bytes),
                                          in(gamma.bytes)};
           if (centred)
@@ -166,24 +167,34 @@ TEST_P(NormAddend, IsAddedToTheGradient) {
           buffers.push_back(out(dgamma.bytes));
           if (centred)
             buffers.push_back(out(dbeta.bytes));
+          buffers.push_back(amax);
           buffers.push_back(more);
           device().run(plan, buffers);
         };
+        // The amax of what is stored, by the kernel that does nothing else.
+        const auto amaxOf = [&](const Array &stored) {
+          std::vector<float> amax(1);
+          device().run(TE_PLAN(amax, static_cast<int64_t>(count), type),
+                       {in(stored.bytes), out(amax)});
+          return amax;
+        };
         Array dx(type, count), dgamma(type, cols), dbeta(type, cols);
-        run(out(dx.bytes), dgamma, dbeta, none());
+        run(out(dx.bytes), dgamma, dbeta, none(), none());
         // Most elements are normal in each of these.
         for (const char *kind : {"inf", "nan", "negzero"}) {
           const Array addend = makeArray(kind, type, count, 3);
           const Array expected = added(dx, addend);
           for (bool inPlace : {false, true}) {
             Array total(type, count), dgamma2(type, cols), dbeta2(type, cols);
-            run(inPlace ? outOn(centred ? 8 : 6, total.bytes)
+            std::vector<float> amax(1);
+            run(inPlace ? outOn(centred ? 9 : 7, total.bytes)
                         : out(total.bytes),
-                dgamma2, dbeta2, in(addend.bytes));
+                dgamma2, dbeta2, out(amax), in(addend.bytes));
             ASSERT_TRUE(sameBits(expected, total))
                 << kind << " " << cols << " " << inPlace;
             ASSERT_TRUE(sameBits(dgamma, dgamma2)) << kind << " " << cols;
             ASSERT_TRUE(sameBits(dbeta, dbeta2)) << kind << " " << cols;
+            ASSERT_EQ(amaxOf(expected), amax) << kind << " " << cols;
           }
         }
       }

@@ -10,6 +10,7 @@
 #include "Conformance/Oracle.h"
 
 #include <cmath>
+#include <cstring>
 
 using namespace te::conformance;
 
@@ -146,6 +147,69 @@ TEST_P(LayerNorm, Gradients) {
 }
 
 TE_FOR_EACH_BACKEND(LayerNorm);
+
+// The amax of a gradient is that of what is stored, whatever it contains, and
+// the gradients have the bits that they have without it. NormAddendTest has
+// gradients with an addend.
+class NormGradientAmax : public BackendTest {};
+
+TEST_P(NormGradientAmax, IsThatOfTheStoredGradient) {
+  for (int32_t type : kTypes)
+    for (const char *kind : {"normal", "zeros", "negzero", "inf", "nan",
+                             "subnormal", "huge", "wide"})
+      for (const auto &[rows, cols] : {std::pair<int64_t, int64_t>{0, 8},
+                                       {1, 1},
+                                       {33, 257},
+                                       {37, 1000},
+                                       {5, 4104},
+                                       {3, 9001}})
+        for (int shift : {0, 1}) {
+          const size_t count = rows * cols;
+          const Array dy = makeArray(kind, type, count, 1);
+          const Array x = makeArray("normal", type, count, 2);
+          const Array gamma = makeArray("normal", type, cols, 3);
+          const Array mu = makeArray("normal", TE_RT_F32, rows, 4);
+          const Array rsigma = makeArray("normal", TE_RT_F32, rows, 5);
+          for (bool centred : {false, true}) {
+            const auto run = [&](Array &dx, Array &dgamma, Array &dbeta,
+                                 Buffer amax) {
+              std::vector<Buffer> buffers = {unaligned(in(dy.bytes), shift),
+                                             in(x.bytes), in(gamma.bytes)};
+              if (centred)
+                buffers.push_back(in(mu.bytes));
+              buffers.push_back(in(rsigma.bytes));
+              buffers.push_back(out(dx.bytes));
+              buffers.push_back(out(dgamma.bytes));
+              if (centred)
+                buffers.push_back(out(dbeta.bytes));
+              buffers.push_back(amax);
+              device().run(centred ? PlanFunction(TE_PLAN(layer_norm_backward,
+                                                          rows, cols, type, 0))
+                                   : PlanFunction(TE_PLAN(rms_norm_backward,
+                                                          rows, cols, type, 0)),
+                           buffers);
+            };
+            Array dx(type, count), dgamma(type, cols), dbeta(type, cols);
+            Array dx2 = dx, dgamma2 = dgamma, dbeta2 = dbeta;
+            std::vector<float> amax(1), expected(1);
+            run(dx, dgamma, dbeta, none());
+            run(dx2, dgamma2, dbeta2, out(amax));
+            device().run(TE_PLAN(amax, static_cast<int64_t>(count), type),
+                         {in(dx.bytes), out(expected)});
+            const std::string what = std::string(kind) + " " +
+                                     std::to_string(rows) + "x" +
+                                     std::to_string(cols);
+            ASSERT_TRUE(sameBits(dx, dx2)) << what;
+            ASSERT_TRUE(sameBits(dgamma, dgamma2)) << what;
+            ASSERT_TRUE(sameBits(dbeta, dbeta2)) << what;
+            ASSERT_EQ(0, std::memcmp(&expected[0], &amax[0], sizeof(float)))
+                << what << ": expected " << expected[0] << ", but got "
+                << amax[0];
+          }
+        }
+}
+
+TE_FOR_EACH_BACKEND(NormGradientAmax);
 
 // The order in which rows are added determines the bits of dgamma and dbeta:
 // strips of 32 rows, runs of 16 strips, then runs. Addends are f32, so the test

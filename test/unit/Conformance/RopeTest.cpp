@@ -74,6 +74,13 @@ protected:
     return TE_PLAN(rope, s.tokens, s.heads, s.headDim, s.sequence, s.rotaryDim,
                    type, interleaved, inverse, hasPositions);
   }
+  /// The amax of `y`, by the kernel that does nothing else.
+  std::vector<float> amaxOf(const Array &y) {
+    std::vector<float> amax(1);
+    device().run(TE_PLAN(amax, static_cast<int64_t>(y.size()), y.type),
+                 {in(y.bytes), out(amax)});
+    return amax;
+  }
 
   std::vector<double> cosines, sines;
 };
@@ -95,15 +102,17 @@ TEST_P(Rope, RoundsEveryOperation) {
               // The alignment is that of the elements.
               const int by = offset * static_cast<int>(elementBytes(type));
               Array y(type, x.size());
+              std::vector<float> amax(1);
               device().run(plan(s, type, interleaved, inverse),
                            {unaligned(in(x.bytes), by), in(cos.bytes),
-                            in(sin.bytes), none(),
-                            unaligned(out(y.bytes), by)});
+                            in(sin.bytes), none(), unaligned(out(y.bytes), by),
+                            out(amax)});
               ASSERT_TRUE(
                   sameBits(rotated(s, x, cos, sin, interleaved, inverse), y))
                   << kind << " type " << type << " head " << s.headDim << " of "
                   << s.rotaryDim << " interleaved " << interleaved
                   << " inverse " << inverse << " offset " << offset;
+              ASSERT_EQ(amaxOf(y), amax) << kind << " type " << type;
             }
       }
 }
@@ -116,10 +125,12 @@ TEST_P(Rope, WorksInPlace) {
           makeArray("normal", TE_RT_BF16, s.tokens * s.heads * s.headDim, 1);
       const Array cos = table(s, cosines), sin = table(s, sines);
       Array y(TE_RT_BF16, x.size());
+      std::vector<float> amax(1);
       device().run(plan(s, TE_RT_BF16, interleaved, false),
                    {in(x.bytes), in(cos.bytes), in(sin.bytes), none(),
-                    outOn(0, y.bytes)});
+                    outOn(0, y.bytes), out(amax)});
       ASSERT_TRUE(sameBits(rotated(s, x, cos, sin, interleaved, false), y));
+      ASSERT_EQ(amaxOf(y), amax);
     }
 }
 
@@ -164,10 +175,11 @@ TEST_P(Rope, PositionsOutOfRange) {
         std::vector<int32_t> positions = mixedPositions(s);
         positions[3] = position;
         Array y(TE_RT_BF16, x.size());
+        std::vector<float> amax(1);
         const te_rt_status status =
             device().tryRun(plan(s, TE_RT_BF16, interleaved, false, true),
                             {in(x.bytes), in(cos.bytes), in(sin.bytes),
-                             in(positions), out(y.bytes)});
+                             in(positions), out(y.bytes), out(amax)});
         if (GetParam() == "reference") {
           EXPECT_EQ(status, TE_RT_INVALID_ARGUMENT);
           EXPECT_NE(std::string(te_rt_last_error())
@@ -182,6 +194,7 @@ TEST_P(Rope, PositionsOutOfRange) {
         ASSERT_EQ(status, TE_RT_OK) << te_rt_last_error();
         ASSERT_TRUE(sameBits(
             rotated(s, x, cos, sin, interleaved, false, positions), y));
+        ASSERT_EQ(amaxOf(y), amax);
       }
 }
 

@@ -123,7 +123,8 @@ def rope : Kernel<Attention> {
     / 2 of each head is its elements (i, i + rotary_dim / 2), or (2i, 2i + 1) when
     interleaved. With s = sin, or -sin for the inverse:
       (a, b) -> (rn32(rn32(a * cos) - rn32(b * s)), rn32(rn32(b * cos) + rn32(a * s)))
-    rounded to the type. Elements from rotary_dim on are copied.
+    rounded to the type. Elements from rotary_dim on are copied. `amax` is max|y| over
+    the stored values.
   }];
   let Parameters = (parameters Dim:$tokens, Count:$heads, Count:$head_dim, Count:$sequence,
                                Dim:$rotary_dim, WideType:$type, Flag:$interleaved, Flag:$inverse,
@@ -132,7 +133,8 @@ def rope : Kernel<Attention> {
                          In<["sequence", "rotary_dim / 2"], "f32">:$cos,
                          In<["sequence", "rotary_dim / 2"], "f32">:$sin,
                          InOpt<["tokens"], "i32">:$positions,
-                         Out<["tokens", "heads * head_dim"], "type">:$y);
+                         Out<["tokens", "heads * head_dim"], "type">:$y,
+                         OutOpt<["1"], "f32">:$amax);
   let Relations = [Fits<"heads", "head_dim">,
                    FitsText<"'tokens' and the columns", "tokens", "heads * head_dim">,
                    Multiple<"rotary_dim", "2">];

@@ -184,14 +184,14 @@ def layer_norm_backward : Kernel<Layers> {
       c2 = (lane sum, acc = fmaf(g * dy, h, acc)) / cols
       dx = rsigma * ((g * dy - c1) - h * c2)
     dgamma is a strip sum with acc = fmaf(dy, h, acc), and dbeta one with
-    acc = acc + dy. `addend` is that of rms_norm_backward.
+    acc = acc + dy. `addend` and `amax` are those of rms_norm_backward.
   }];
   let Parameters = (parameters Dim:$rows, Dim:$cols, WideType:$type, Flag:$zero_centered);
   let Buffers = (buffers In<["rows", "cols"], "type">:$dy, In<["rows", "cols"], "type">:$x,
                          In<["cols"], "type">:$gamma, In<["rows"], "f32">:$mu,
                          In<["rows"], "f32">:$rsigma, Out<["rows", "cols"], "type">:$dx,
                          Out<["cols"], "type">:$dgamma, Out<["cols"], "type">:$dbeta,
-                         InOpt<["rows", "cols"], "type">:$addend);
+                         OutOpt<["1"], "f32">:$amax, InOpt<["rows", "cols"], "type">:$addend);
   let Relations = [Fits<"rows", "cols">];
   let Reuses = [MayReuse<"dx", "addend">];
   let Workspace = "2 * columnSumBytes(rows, cols, kStripSumRows)";
@@ -224,13 +224,13 @@ def rms_norm_backward : Kernel<Layers> {
       mean = (lane sum, acc = fmaf(g * dy, rsigma * x, acc)) / cols
       dx = rsigma * (g * dy - (rsigma * x) * mean)
     dgamma is a strip sum with acc = fmaf(dy, rsigma * x, acc). `addend` is added to the
-    rounded dx, and the sum is rounded.
+    rounded dx, and the sum is rounded. `amax` is max|dx| over the stored values.
   }];
   let Parameters = (parameters Dim:$rows, Dim:$cols, WideType:$type, Flag:$zero_centered);
   let Buffers = (buffers In<["rows", "cols"], "type">:$dy, In<["rows", "cols"], "type">:$x,
                          In<["cols"], "type">:$gamma, In<["rows"], "f32">:$rsigma,
                          Out<["rows", "cols"], "type">:$dx, Out<["cols"], "type">:$dgamma,
-                         InOpt<["rows", "cols"], "type">:$addend);
+                         OutOpt<["1"], "f32">:$amax, InOpt<["rows", "cols"], "type">:$addend);
   let Relations = [Fits<"rows", "cols">];
   let Reuses = [MayReuse<"dx", "addend">];
   let Workspace = "columnSumBytes(rows, cols, kStripSumRows)";

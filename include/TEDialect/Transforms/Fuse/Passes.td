@@ -8,14 +8,15 @@ include "mlir/Pass/PassBase.td"
 def FuseAmaxPass : Pass<"te-fuse-amax", "func::FuncOp"> {
   let summary = "take an amax from an op that has the tensor";
   let description = [{
-    `te.amax` of the result of `te.rms_norm`, `te.layer_norm`, `te.activation`
-    or `te.activation_backward` becomes that op's amax result; of any other
-    tensor it becomes the amax that a per-tensor `te.quantize` of it measures,
-    if that cast comes before every reader of the amax. This is the case with
-    delayed scaling, but not if the scale is computed from the amax itself. The
-    fusion saves reading the tensor a second time. It is bit-identical: the
-    result is defined as the amax of the rounded values. The pass runs after the
-    quantise phase, which inserts the `te.amax`, and can be skipped.
+    `te.amax` of the result of `te.rms_norm`, `te.layer_norm`, `te.activation` or
+    `te.rope`, or of the gradient of their input, becomes the amax result of the op
+    that computes the tensor. Of any other tensor it becomes the amax that a
+    per-tensor `te.quantize` of it measures, if that cast comes before every reader
+    of the amax. This is the case with delayed scaling, but not if the scale is
+    computed from the amax itself. The fusion saves reading the tensor a second
+    time. It is bit-identical: the result is defined as the amax of the rounded
+    values. The pass runs after the quantise phase, which inserts the `te.amax`, and
+    can be skipped.
 
     ```mlir
     %y, %amax = te.activation <silu> %x : tensor<256x512xbf16> -> tensor<256x512xbf16> amax tensor<f32>

@@ -7,8 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "TEDialect/IR/DiagnosticData.h"
-#include "TEDialect/IR/TE.h"
+#include "SideResults.h"
 
 using namespace mlir;
 using namespace mlir::te;
@@ -25,10 +24,8 @@ static Value requireLse(AttentionOp op) {
 
 LogicalResult AttentionOp::differentiate(OpBuilder &b,
                                          AdjointContext &adjoints) {
-  if (getLse() && adjoints.get(getLse()))
-    return withData(emitError(), {code::kNotDifferentiable})
-           << "'" << getOperationName()
-           << "' has no derivative through its result 'lse'";
+  if (failed(expectNoCotangent(*this, adjoints, getLse(), "lse")))
+    return failure();
   Value dout = adjoints.get(getO());
   Value lse = requireLse(*this);
   // The op that gives lse gives o, too.
@@ -64,6 +61,8 @@ LogicalResult AttentionOp::differentiate(OpBuilder &b,
 }
 
 LogicalResult RopeOp::differentiate(OpBuilder &b, AdjointContext &adjoints) {
+  if (failed(expectNoCotangent(*this, adjoints, getAmax(), "amax")))
+    return failure();
   // The tables are treated as constants and have no gradient.
   if (!adjoints.wants(getX()))
     return success();
@@ -72,9 +71,9 @@ LogicalResult RopeOp::differentiate(OpBuilder &b, AdjointContext &adjoints) {
   Value positions;
   if (getPositions())
     positions = adjoints.residual(getPositions(), "positions");
-  auto backward =
-      RopeOp::create(b, getLoc(), getX().getType(), adjoints.get(getY()), cos,
-                     sin, positions, getHeads(), getStyle(), !getInverse());
+  auto backward = RopeOp::create(b, getLoc(), getX().getType(), /*amax=*/Type(),
+                                 adjoints.get(getY()), cos, sin, positions,
+                                 getHeads(), getStyle(), !getInverse());
   adjoints.add(getX(), backward.getY());
   return success();
 }

@@ -8,6 +8,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "SideResults.h"
+
 #include "TEDialect/IR/DiagnosticData.h"
 #include "TEDialect/IR/TE.h"
 
@@ -20,9 +22,8 @@ static void keepRecipe(Operation *forward, Operation *backward) {
     backward->setDiscardableAttr(kRecipeAttr, recipe);
 }
 
-/// Fails when `side` has a cotangent: no rule goes through rsigma, lse or amax.
-static LogicalResult expectNoCotangent(Operation *op, AdjointContext &adjoints,
-                                       Value side, StringRef name) {
+LogicalResult te::expectNoCotangent(Operation *op, AdjointContext &adjoints,
+                                    Value side, StringRef name) {
   if (!side || !adjoints.get(side))
     return success();
   return withData(op->emitError(), {code::kNotDifferentiable})
@@ -93,8 +94,8 @@ LogicalResult RmsNormOp::differentiate(OpBuilder &b, AdjointContext &adjoints) {
   Value rsigma = adjoints.residual(
       requireStatistics(*this, /*rsigma*/ 1).getRsigma(), "rsigma");
   auto backward = RmsNormBackwardOp::create(
-      b, getLoc(), getX().getType(), getGamma().getType(), dy, x, gamma, rsigma,
-      /*addend=*/Value(), getZeroCenteredGammaAttr());
+      b, getLoc(), getX().getType(), getGamma().getType(), /*amax=*/Type(), dy,
+      x, gamma, rsigma, /*addend=*/Value(), getZeroCenteredGammaAttr());
   if (adjoints.wants(getX()))
     adjoints.add(getX(), backward.getDx());
   if (adjoints.wants(getGamma()))
@@ -117,7 +118,8 @@ LogicalResult LayerNormOp::differentiate(OpBuilder &b,
   Value rsigma = adjoints.residual(norm.getRsigma(), "rsigma");
   auto backward = LayerNormBackwardOp::create(
       b, getLoc(), getX().getType(), getGamma().getType(), getBeta().getType(),
-      dy, x, gamma, mu, rsigma, /*addend=*/Value(), getZeroCenteredGammaAttr());
+      /*amax=*/Type(), dy, x, gamma, mu, rsigma, /*addend=*/Value(),
+      getZeroCenteredGammaAttr());
   if (adjoints.wants(getX()))
     adjoints.add(getX(), backward.getDx());
   if (adjoints.wants(getGamma()))

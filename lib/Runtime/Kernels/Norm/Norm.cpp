@@ -120,6 +120,8 @@ Status planNormBackward(const CudaDevice &device, const NormKernels &names,
             rowBytes % 16 == 0 &&
             areAligned({args.dy, args.x, args.gamma, args.dx, args.addend});
         args.columnBlocks = columnBlocks(params.cols, args.vectors);
+        if (args.amax)
+          TE_RT_RETURN_IF_FAILED(launch.zero(args.amax, sizeof(float)));
         TE_RT_RETURN_IF_FAILED(launch(args.vectors ? kept : any, args));
         return launch(sum, StripSumArgs{args.partial, of.dgamma, of.dbeta,
                                         strips, args.cols});
@@ -225,6 +227,7 @@ Status plan_rms_norm_backward(const CudaDevice &device,
         args.gamma = buffers[b::gamma];
         args.rsigma = static_cast<const float *>(buffers[b::rsigma]);
         args.dx = buffers[b::dx];
+        args.amax = static_cast<float *>(buffers[b::amax]);
         args.addend = buffers[b::addend];
         return BackwardBuffers{args, buffers[b::dgamma], nullptr};
       },
@@ -245,6 +248,7 @@ Status plan_layer_norm_backward(const CudaDevice &device,
         args.mu = static_cast<const float *>(buffers[b::mu]);
         args.rsigma = static_cast<const float *>(buffers[b::rsigma]);
         args.dx = buffers[b::dx];
+        args.amax = static_cast<float *>(buffers[b::amax]);
         args.addend = buffers[b::addend];
         return BackwardBuffers{args, buffers[b::dgamma], buffers[b::dbeta]};
       },

@@ -408,7 +408,7 @@ template <bool kCentred, int V, typename T>
 __device__ __forceinline__ void
 inputGrad(const Run<T, V> &gamma, bool zeroCentered, const Run<T, V> &dyRun,
           const Run<T, V> &xRun, bool adds, const Run<T, V> &addend, T *dx,
-          const RowStatistics &row) {
+          const RowStatistics &row, AbsMax<T> &amax) {
   float dy[V], x[V], g[V], out[V];
   dyRun.unpack(dy);
   xRun.unpack(x);
@@ -422,13 +422,14 @@ inputGrad(const Run<T, V> &gamma, bool zeroCentered, const Run<T, V> &dyRun,
   Run<T, V> packed = Run<T, V>::pack(out);
   if (adds)
     packed = added(packed, addend);
+  amax.add(packed);
   packed.store(dx);
 }
 
 /// kRuns == 0: a row of any length, which is read twice.
 template <typename T, int V, int kRuns, bool kCentred>
 __device__ __forceinline__ void inputGradRow(const NormBackwardArgs &args,
-                                             int64_t row) {
+                                             int64_t row, AbsMax<T> &amax) {
   const T *dy = static_cast<const T *>(args.dy) + row * args.cols;
   const T *x = static_cast<const T *>(args.x) + row * args.cols;
   T *dx = static_cast<T *>(args.dx) + row * args.cols;
@@ -474,7 +475,7 @@ __device__ __forceinline__ void inputGradRow(const NormBackwardArgs &args,
         [&](int r, int n, int i) {
           inputGrad<kCentred>(Run<T, V>::load(gamma + i), args.zeroCentered,
                               dyRuns[r], xRuns[r], addend != nullptr,
-                              addends[n], dx + i, of);
+                              addends[n], dx + i, of, amax);
         });
     begin += kKept * 32 * V;
   } while (kRuns == 0 && begin < args.cols);
@@ -498,12 +499,15 @@ __device__ __forceinline__ void normBackward(const NormBackwardArgs &args) {
   const int64_t row = strip * kStripRows +
                       (block - args.columnBlocks) * kNormRowsPerBlock +
                       threadIdx.x / 32;
-  if (row >= args.rows)
-    return;
-  if (args.vectors)
-    inputGradRow<T, runLength<T>, kRuns, kCentred>(args, row);
-  else if constexpr (kRuns == 0)
-    inputGradRow<T, 1, 0, kCentred>(args, row);
+  AbsMax<T> amax;
+  if (row < args.rows) {
+    if (args.vectors)
+      inputGradRow<T, runLength<T>, kRuns, kCentred>(args, row, amax);
+    else if constexpr (kRuns == 0)
+      inputGradRow<T, 1, 0, kCentred>(args, row, amax);
+  }
+  if (args.amax)
+    raiseToBlockMax(args.amax, amax.get());
 }
 
 } // namespace
@@ -531,7 +535,7 @@ using namespace te::rt::cuda;
           const __grid_constant__ NormBackwardArgs args) {                     \
     normBackward<T, kNormShortRuns, GradBody>(args);                           \
   }                                                                            \
-  extern "C" __global__ void __launch_bounds__(kNormBlock)                     \
+  extern "C" __global__ void __launch_bounds__(kNormBlock, 4)                  \
       te_##name##_backward_any_##type(                                         \
           const __grid_constant__ NormBackwardArgs args) {                     \
     normBackward<T, 0, GradBody>(args);                                        \

@@ -39,6 +39,7 @@ struct NormBackwardArgs {
   const float *mu;     // [rows], layer_norm only
   const float *rsigma; // [rows]
   void *dx;            // [rows, cols]
+  float *amax;         // [1] or null; zero before the launch
   const void *addend;  // [rows, cols] or null; may be the memory of dx
   // The strips of dgamma, [strips, cols]; for layer_norm those of dgamma and
   // dbeta, [strips, 2, cols].

@@ -76,6 +76,7 @@ Status plan_rope(const CudaDevice &device, const rope_params &params,
     if (params.has_positions)
       args.positions = static_cast<const int32_t *>(buffers[b::positions]);
     args.y = buffers[b::y];
+    args.amax = static_cast<float *>(buffers[b::amax]);
     args.tokens = params.tokens;
     args.sequence = params.sequence;
     args.heads = static_cast<int32_t>(params.heads);
@@ -87,6 +88,8 @@ Status plan_rope(const CudaDevice &device, const rope_params &params,
                                                                        : any;
     args.itemsPerHead = form.itemsPerHead;
     args.tokensPerBlock = form.tokensPerBlock;
+    if (args.amax)
+      TE_RT_RETURN_IF_FAILED(launch.zero(args.amax, sizeof(float)));
     return launch(form.config, args);
   });
   return Status::ok();

@@ -64,12 +64,20 @@ __device__ __forceinline__ float sineOf(const RopeArgs &args, float sine) {
   return args.inverse ? -sine : sine;
 }
 
+template <typename T, int N>
+__device__ __forceinline__ void storeRun(const RopeArgs &args,
+                                         const Run<T, N> &run, int64_t at,
+                                         AbsMax<T> &amax) {
+  amax.add(run);
+  run.store(static_cast<T *>(args.y) + at);
+}
+
 /// N pairs from pair `i` on, whose first elements are a run at `at`, and whose
 /// second elements are a run at `other`.
 template <typename T, int N>
 __device__ __forceinline__ void turnRuns(const RopeArgs &args, int64_t at,
-                                         int64_t other, int64_t position,
-                                         int i) {
+                                         int64_t other, int64_t position, int i,
+                                         AbsMax<T> &amax) {
   const Run<T, N> first = Run<T, N>::load(static_cast<const T *>(args.x) + at);
   const Run<T, N> second =
       Run<T, N>::load(static_cast<const T *>(args.x) + other);
@@ -81,46 +89,60 @@ __device__ __forceinline__ void turnRuns(const RopeArgs &args, int64_t at,
 #pragma unroll
   for (int i = 0; i < N; ++i)
     math::rotate(cosine[i], sineOf(args, sine[i]), u[i], v[i]);
-  Run<T, N>::pack(u).store(static_cast<T *>(args.y) + at);
-  Run<T, N>::pack(v).store(static_cast<T *>(args.y) + other);
+  storeRun(args, Run<T, N>::pack(u), at, amax);
+  storeRun(args, Run<T, N>::pack(v), other, amax);
 }
 
 template <typename T, int N>
-__device__ __forceinline__ void copyRun(const RopeArgs &args, int64_t at) {
-  Run<T, N>::load(static_cast<const T *>(args.x) + at)
-      .store(static_cast<T *>(args.y) + at);
+__device__ __forceinline__ void copyRun(const RopeArgs &args, int64_t at,
+                                        AbsMax<T> &amax) {
+  storeRun(args, Run<T, N>::load(static_cast<const T *>(args.x) + at), at,
+           amax);
+}
+
+/// Every thread of the block calls this.
+template <typename T>
+__device__ __forceinline__ void raiseAmax(const RopeArgs &args,
+                                          const AbsMax<T> &amax) {
+  if (args.amax)
+    raiseToBlockMax(args.amax, amax.get());
 }
 
 template <typename T>
 __device__ __forceinline__ void ropeAny(const RopeArgs &args,
                                         bool interleaved) {
+  AbsMax<T> amax;
   forEachItem(args, [&](int64_t first, int64_t position, int item) {
     if (item >= args.pairs)
-      return copyRun<T, 1>(args, first + args.pairs + item);
+      return copyRun<T, 1>(args, first + args.pairs + item, amax);
     const int64_t at = first + (interleaved ? 2 * item : item);
     turnRuns<T, 1>(args, at, at + (interleaved ? 1 : args.pairs), position,
-                   item);
+                   item, amax);
   });
+  raiseAmax(args, amax);
 }
 
 template <typename T>
 __device__ __forceinline__ void ropeHalf(const RopeArgs &args) {
   constexpr int N = 16 / sizeof(T);
+  AbsMax<T> amax;
   forEachItem(args, [&](int64_t first, int64_t position, int item) {
     const int i = item * N;
     if (i >= args.pairs)
-      return copyRun<T, N>(args, first + args.pairs + i);
-    turnRuns<T, N>(args, first + i, first + args.pairs + i, position, i);
+      return copyRun<T, N>(args, first + args.pairs + i, amax);
+    turnRuns<T, N>(args, first + i, first + args.pairs + i, position, i, amax);
   });
+  raiseAmax(args, amax);
 }
 
 template <typename T>
 __device__ __forceinline__ void ropeInterleaved(const RopeArgs &args) {
   constexpr int N = 16 / sizeof(T);
+  AbsMax<T> amax;
   forEachItem(args, [&](int64_t first, int64_t position, int item) {
     const int i = item * N;
     if (i >= 2 * args.pairs)
-      return copyRun<T, N>(args, first + i);
+      return copyRun<T, N>(args, first + i, amax);
     float values[N], cosine[N / 2], sine[N / 2];
     Run<T, N>::load(static_cast<const T *>(args.x) + first + i).unpack(values);
     loadAngles(args, args.cos, position, i / 2, cosine);
@@ -129,8 +151,9 @@ __device__ __forceinline__ void ropeInterleaved(const RopeArgs &args) {
     for (int pair = 0; pair < N / 2; ++pair)
       math::rotate(cosine[pair], sineOf(args, sine[pair]), values[2 * pair],
                    values[2 * pair + 1]);
-    Run<T, N>::pack(values).store(static_cast<T *>(args.y) + first + i);
+    storeRun(args, Run<T, N>::pack(values), first + i, amax);
   });
+  raiseAmax(args, amax);
 }
 
 } // namespace

@@ -17,6 +17,7 @@ struct RopeArgs {
   const float *sin;         // [sequence, pairs]
   const int32_t *positions; // [tokens], or null
   void *y;                  // as x
+  float *amax;              // [1] or null; zero before the launch
   int64_t tokens;
   int64_t sequence;
   int32_t heads, headDim;

@@ -74,6 +74,18 @@ func.func @step(%x: tensor<4x8xf32>, %t: tensor<4xi32>, %dy: tensor<4xf32>) -> t
 
 // -----
 
+func.func @rope(%x: tensor<4x8xf32>, %cos: tensor<4x2xf32>) -> tensor<f32> {
+  // expected-error @below {{'te.rope' has no derivative through its result 'amax'}}
+  %y, %amax = te.rope %x, %cos, %cos {heads = 2 : i64} : tensor<4x8xf32>, tensor<4x2xf32> amax tensor<f32>
+  return %amax : tensor<f32>
+}
+func.func @step(%x: tensor<4x8xf32>, %cos: tensor<4x2xf32>, %damax: tensor<f32>) -> tensor<4x8xf32> {
+  %y, %dx = te.vjp @rope(%x, %cos) cotangents(%damax) wrt [0] : (tensor<4x8xf32>, tensor<4x2xf32>), (tensor<f32>) -> (tensor<f32>, tensor<4x8xf32>)
+  return %dx : tensor<4x8xf32>
+}
+
+// -----
+
 func.func @attention(%q: tensor<4x8xf32>) -> tensor<8xf32> {
   // expected-error @below {{'te.attention' has no derivative through its result 'lse'}}
   %o, %lse = te.attention %q, %q, %q {heads = 2 : i64, kv_heads = 2 : i64, sequence = 4 : i64} : tensor<4x8xf32>, tensor<4x8xf32> lse tensor<8xf32>

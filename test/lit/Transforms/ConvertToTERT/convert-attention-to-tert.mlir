@@ -44,7 +44,7 @@ func.func @sinks(%q: tensor<6x16xbf16> {te.name = "q"}, %k: tensor<6x8xbf16> {te
 // Boundaries of documents and positions are buffers.
 // CHECK-LABEL: func.func @packs
 // CHECK-SAME: %[[CU:[^ ]*]]: !tert.buffer<12>, %[[P:[^ ]*]]: !tert.buffer<24>
-// CHECK: tert.launch "rope" {has_positions = 1 : i32, {{.*}}sequence = 4 : i64, tokens = 6 : i64, {{.*}}}(%{{.*}}, %{{.*}}, %{{.*}}, %[[P]], %{{.*}}) :
+// CHECK: tert.launch "rope" {has_positions = 1 : i32, {{.*}}sequence = 4 : i64, tokens = 6 : i64, {{.*}}}(%{{.*}}, %{{.*}}, %{{.*}}, %[[P]], %{{.*}}, %{{.*}}) :
 // CHECK: tert.launch "attention" {boundaries = 3 : i64, {{.*}}sequence = 6 : i64, {{.*}}tokens = 6 : i64, {{.*}}}(%{{.*}}, %{{.*}}, %{{.*}}, %[[S:.*]], %[[CU]], %{{.*}}, %{{.*}}, %{{.*}}) :
 // CHECK: tert.launch "attention_backward" {boundaries = 3 : i64, {{.*}}}(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %[[CU]], %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) :
 // CHECK: tert.launch "attention_sink_grad" {boundaries = 3 : i64, {{.*}}}(%{{.*}}, %{{.*}}, %{{.*}}, %[[S]], %[[CU]], %{{.*}}) :

@@ -87,6 +87,48 @@ func.func @layer_norm(%x: tensor<32x64xbf16>, %g: tensor<64xbf16>, %b: tensor<64
   return %y, %m, %r, %a : tensor<32x64xbf16>, tensor<32xf32>, tensor<32xf32>, tensor<f32>
 }
 
+// The gradient of a norm computes the amax of dx, with what is added to it.
+// CHECK-LABEL: func.func @rms_norm_backward
+// CHECK-NEXT: %[[DX:.*]], %[[DG:.*]], %[[AMAX:.*]] = te.rms_norm_backward %arg0, %arg1, %arg2, %arg3 plus %arg4 : tensor<32x64xbf16> {zero_centered_gamma = true} : {{.*}} amax tensor<f32>
+// CHECK-NEXT: return %[[DX]], %[[DG]], %[[AMAX]]
+func.func @rms_norm_backward(%dy: tensor<32x64xbf16>, %x: tensor<32x64xbf16>, %g: tensor<64xbf16>, %r: tensor<32xf32>, %more: tensor<32x64xbf16>)
+    -> (tensor<32x64xbf16>, tensor<64xbf16>, tensor<f32>) {
+  %dx, %dg = te.rms_norm_backward %dy, %x, %g, %r plus %more : tensor<32x64xbf16> {zero_centered_gamma = true} : tensor<32x64xbf16>, tensor<64xbf16>, tensor<32xf32>
+  %a = te.amax %dx : tensor<32x64xbf16>
+  return %dx, %dg, %a : tensor<32x64xbf16>, tensor<64xbf16>, tensor<f32>
+}
+
+// CHECK-LABEL: func.func @layer_norm_backward
+// CHECK-NEXT: %[[DX:.*]], %[[DG:.*]], %[[DB:.*]], %[[AMAX:.*]] = te.layer_norm_backward %arg0, %arg1, %arg2, %arg3, %arg3 : {{.*}} amax tensor<f32>
+// CHECK-NEXT: return %[[DX]], %[[DG]], %[[DB]], %[[AMAX]]
+func.func @layer_norm_backward(%dy: tensor<32x64xbf16>, %x: tensor<32x64xbf16>, %g: tensor<64xbf16>, %r: tensor<32xf32>)
+    -> (tensor<32x64xbf16>, tensor<64xbf16>, tensor<64xbf16>, tensor<f32>) {
+  %dx, %dg, %db = te.layer_norm_backward %dy, %x, %g, %r, %r : tensor<32x64xbf16>, tensor<64xbf16>, tensor<32xf32>
+  %a = te.amax %dx : tensor<32x64xbf16>
+  return %dx, %dg, %db, %a : tensor<32x64xbf16>, tensor<64xbf16>, tensor<64xbf16>, tensor<f32>
+}
+
+// CHECK-LABEL: func.func @rope
+// CHECK-NEXT: %[[Y:.*]], %[[AMAX:.*]] = te.rope %arg0, %arg1, %arg1 positions %arg2 : tensor<32xi32> {heads = 2 : i64, inverse} : tensor<32x64xbf16>, tensor<16x8xf32> amax tensor<f32>
+// CHECK-NEXT: return %[[Y]], %[[AMAX]]
+func.func @rope(%x: tensor<32x64xbf16>, %cos: tensor<16x8xf32>, %p: tensor<32xi32>) -> (tensor<32x64xbf16>, tensor<f32>) {
+  %y = te.rope %x, %cos, %cos positions %p : tensor<32xi32> {heads = 2 : i64, inverse} : tensor<32x64xbf16>, tensor<16x8xf32>
+  %a = te.amax %y : tensor<32x64xbf16>
+  return %y, %a : tensor<32x64xbf16>, tensor<f32>
+}
+
+// The gradients of parameters are sums over rows, of which there is no amax.
+// CHECK-LABEL: func.func @gradients_of_parameters_keep_theirs
+// CHECK-NEXT: te.layer_norm_backward {{.*}} : tensor<32x64xbf16>, tensor<64xbf16>, tensor<32xf32>{{$}}
+// CHECK-COUNT-2: te.amax
+func.func @gradients_of_parameters_keep_theirs(%dy: tensor<32x64xbf16>, %x: tensor<32x64xbf16>, %g: tensor<64xbf16>, %r: tensor<32xf32>)
+    -> (tensor<f32>, tensor<f32>) {
+  %dx, %dg, %db = te.layer_norm_backward %dy, %x, %g, %r, %r : tensor<32x64xbf16>, tensor<64xbf16>, tensor<32xf32>
+  %a = te.amax %dg : tensor<64xbf16>
+  %b = te.amax %db : tensor<64xbf16>
+  return %a, %b : tensor<f32>, tensor<f32>
+}
+
 // The norm computes only the amax of its normalised rows.
 // CHECK-LABEL: func.func @other_results_keep_theirs
 // CHECK: te.rms_norm

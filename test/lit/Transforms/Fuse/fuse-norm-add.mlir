@@ -45,6 +45,20 @@ func.func @sum_read_before(%a: !x, %b: !x, %g: !g) -> (!x, !x) {
   return %y, %n : !x, !x
 }
 
+// The amax of a gradient is not that of the sum.
+// CHECK-LABEL: @gradient_with_amax
+func.func @gradient_with_amax(%dy: !x, %x: !x, %g: !g, %r: !r, %other: !x) -> (!x, tensor<f32>, !x, tensor<f32>) {
+  // CHECK-NEXT: te.rms_norm_backward %{{[^:]*}} :
+  // CHECK-NEXT: arith.addf
+  // CHECK-NEXT: te.layer_norm_backward %{{[^:]*}} :
+  // CHECK-NEXT: arith.addf
+  %dx, %dg, %a = te.rms_norm_backward %dy, %x, %g, %r : !x, !g, !r amax tensor<f32>
+  %sum = arith.addf %other, %dx : !x
+  %dx2, %dg2, %db2, %a2 = te.layer_norm_backward %dy, %x, %g, %r, %r : !x, !g, !r amax tensor<f32>
+  %sum2 = arith.addf %dx2, %other : !x
+  return %sum, %a, %sum2, %a2 : !x, tensor<f32>, !x, tensor<f32>
+}
+
 // The gradient may be either summand.
 // CHECK-LABEL: @gradient
 func.func @gradient(%dy: !x, %x: !x, %g: !g, %r: !r, %other: !x) -> (!x, !x, !g) {
