@@ -490,6 +490,8 @@ void FormRegions::form(Block &block) {
   users.clear();
   launchesBefore.clear();
   chains.clear();
+  if (merge)
+    roundAfterLookups(block);
   prepareRegions(block);
   sliceArguments(block, mostOutputs);
   findSources(block);

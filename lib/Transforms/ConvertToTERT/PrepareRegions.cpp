@@ -328,6 +328,29 @@ static void expandSoftmaxBackward(SoftmaxBackwardOp op) {
   op.erase();
 }
 
+void te::roundAfterLookups(Block &block) {
+  for (auto lookup : llvm::make_early_inc_range(block.getOps<EmbeddingOp>())) {
+    auto rounded = lookup.getTable().getDefiningOp<arith::TruncFOp>();
+    if (!rounded || !rounded->hasOneUse())
+      continue;
+    auto type = lookup.getY().getType();
+    Value table = rounded.getIn();
+    // The rows of the table are read and written in 4 + 2 bytes an element, and
+    // those of the tokens are looked up in 2 + 2, or in 4 + 4 and then rounded.
+    if (6 * countOf(table) <= 10 * countOf(lookup.getY()))
+      continue;
+    OpBuilder b(lookup);
+    auto wide = cast<EmbeddingOp>(b.clone(*lookup));
+    wide.getTableMutable().assign(table);
+    wide.getY().setType(type.clone(getElementTypeOrSelf(table)));
+    lookup.replaceAllUsesWith(
+        arith::TruncFOp::create(b, rounded.getLoc(), type, wide.getY())
+            .getResult());
+    lookup.erase();
+    rounded.erase();
+  }
+}
+
 void te::prepareRegions(Block &block) {
   expandZeroUnused(block);
   separateComparisons(block);

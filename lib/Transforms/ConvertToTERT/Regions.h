@@ -14,6 +14,10 @@ namespace mlir::te {
 /// sums into forms that have kernels, maxima and minima into maxima of rows.
 void prepareRegions(Block &block);
 
+/// Looks up rows of a table that only te.embedding reads before they are
+/// rounded, if this moves fewer bytes than rounding the table.
+void roundAfterLookups(Block &block);
+
 /// The largest cost of a region, as a multiple of one addition. It bounds the
 /// time to compile the region.
 inline constexpr unsigned kMostCost = 64;

@@ -90,6 +90,9 @@ def FormRegionsPass : Pass<"te-form-regions", "func::FuncOp"> {
     each input is read once. The result of every op is still rounded to its type, so that
     no bit changes.
 
+    A table that is rounded from f32 and read only by `te.embedding` is rounded after
+    the lookup, if this moves fewer bytes: rows that no token names are not rounded.
+
     `te.softmax` and its gradient become ops on elements and rows. Sums of
     `linalg.reduce` are brought into a form that has a kernel. If a region has the
     operand of a sum of rows, of 32 elements or more, or reads its result, the sum is a

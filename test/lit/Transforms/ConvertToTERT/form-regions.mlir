@@ -452,6 +452,46 @@ func.func @divided(%x: tensor<12x1000xf32> {te.name = "x"}, %z: tensor<2x8192x40
 
 // -----
 
+// Only the rows that tokens name are rounded.
+// CHECK-LABEL: func.func @lookup
+// CHECK-NEXT: %[[ROWS:.*]] = te.embedding %arg0, %arg1 : tensor<8xi32>, tensor<64x16xf32> -> tensor<8x16xf32>
+// CHECK: linalg.generic
+// CHECK-NOT: 64x16xbf16
+// CHECK: return
+// LAUNCH-LABEL: func.func @lookup
+// LAUNCH: tert.launch "embedding" {{.*}}type = 0 : i32
+// LAUNCH: tert.launch "generated"
+func.func @lookup(%ids: tensor<8xi32> {te.name = "ids"}, %table: tensor<64x16xf32> {te.name = "table"}) -> (tensor<8x16xbf16> {te.name = "y"}) {
+  %t = arith.truncf %table : tensor<64x16xf32> to tensor<64x16xbf16>
+  %y = te.embedding %ids, %t : tensor<8xi32>, tensor<64x16xbf16> -> tensor<8x16xbf16>
+  return %y : tensor<8x16xbf16>
+}
+
+// -----
+
+// The rounded table is stored if something else reads it, or if it is not much larger than what is looked up.
+// CHECK-LABEL: func.func @tied_lookup
+// CHECK: te.embedding {{.*}} tensor<64x16xbf16> -> tensor<8x16xbf16>
+func.func @tied_lookup(%ids: tensor<8xi32> {te.name = "ids"}, %table: tensor<64x16xf32> {te.name = "table"})
+    -> (tensor<8x16xbf16> {te.name = "y"}, tensor<8x64xbf16> {te.name = "z"}) {
+  %t = arith.truncf %table : tensor<64x16xf32> to tensor<64x16xbf16>
+  %y = te.embedding %ids, %t : tensor<8xi32>, tensor<64x16xbf16> -> tensor<8x16xbf16>
+  %z = te.matmul %y, %t contract = [1, 1] : tensor<8x16xbf16>, tensor<64x16xbf16> -> tensor<8x64xbf16>
+  return %y, %z : tensor<8x16xbf16>, tensor<8x64xbf16>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @small_table
+// CHECK: te.embedding {{.*}} tensor<20x16xbf16> -> tensor<12x16xbf16>
+func.func @small_table(%ids: tensor<12xi32> {te.name = "ids"}, %table: tensor<20x16xf32> {te.name = "table"}) -> (tensor<12x16xbf16> {te.name = "y"}) {
+  %t = arith.truncf %table : tensor<20x16xf32> to tensor<20x16xbf16>
+  %y = te.embedding %ids, %t : tensor<12xi32>, tensor<20x16xbf16> -> tensor<12x16xbf16>
+  return %y : tensor<12x16xbf16>
+}
+
+// -----
+
 // A sum that nothing can join has a kernel, as have sums of short rows.
 // CHECK-LABEL: func.func @alone
 // CHECK-COUNT-2: linalg.reduce
