@@ -26,6 +26,8 @@ def test_page_runs(page, monkeypatch, reference):
     )
     needed["guides/jax.md"] = "jax"
     pytest.importorskip(needed.get(page, "torch"))
+    if page == "guides/reinforcement_learning.md":
+        pytest.importorskip("torch")
     monkeypatch.chdir(ROOT / "examples" / "byte_lm")
     if page == "get_started/tutorial.md":
         pytest.importorskip("transformers").logging.set_verbosity_error()

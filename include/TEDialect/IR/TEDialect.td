@@ -36,6 +36,8 @@ def TE_Dialect : Dialect {
 
     `te.no_gradient` on an op says that its results count as constants when the
     program is differentiated, such as a maximum that is subtracted and added again.
+    `te.chunk` on a slice says that it is the rows which `te-chunk-rows` gives a layer
+    at a time, so that delayed scaling casts all of them with one scale.
 
     A module that runs on several ranks declares their groups in `te.groups`;
     there is no default group. Every type is that of one rank's part.
@@ -61,6 +63,7 @@ def TE_Dialect : Dialect {
     8. (sharding-c2) its groups are declared and named at most once, and its axes are axes of the type.
     9. (ranks-c1) `te.ranks` is on a module, an array of different ranks of the mesh.
     10. (no_gradient-c1) `te.no_gradient` has no value.
+    11. (chunk-c1) `te.chunk` has no value.
   }];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",

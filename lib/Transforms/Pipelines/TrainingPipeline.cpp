@@ -77,6 +77,8 @@ void populateQuantize(OpPassManager &manager,
   // While the GEMM of a gradient is one op, before the recipe may change that.
   if (options.mainGrad)
     casts.addPass(createAccumulateMainGradsPass());
+  // While each GEMM of a head is one op, so that chunks are cast by themselves.
+  casts.addPass(createChunkRowsPass({options.logitsBudget}));
   // Before casts, which are placed before gathers if that changes no bit.
   casts.addPass(createInsertCollectivesPass());
   casts.addPass(createInsertCastsPass(

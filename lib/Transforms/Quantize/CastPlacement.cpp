@@ -4,11 +4,25 @@
 #include "GatheredOperands.h"
 
 #include "TEDialect/Analysis/GemmOrigin.h"
+#include "TEDialect/IR/Chunks.h"
 #include "TEDialect/IR/Support.h"
 #include "TEDialect/Transforms/Utils/Padding.h"
 
 using namespace mlir;
 using namespace mlir::te;
+
+/// Whether `value` is rows that were saved, as a layer reads them that
+/// te-chunk-rows computes again in the backward.
+static bool isSavedRows(Value value) {
+  auto slice = value.getDefiningOp<tensor::ExtractSliceOp>();
+  return slice && slice->hasAttr(kChunkAttr) &&
+         slice.getSource().getDefiningOp<ResidualOp>();
+}
+
+/// Whether the layer `op` is of the forward, and is not computed again.
+static bool isOfForward(Operation *op) {
+  return isForwardLayer(op) && !isSavedRows(op->getOperand(0));
+}
 
 bool te::readsRowsAsColumns(const Operand &operand, const QuantPolicy &policy) {
   if (operand.contract == 1 || operand.hasGroups())
@@ -47,7 +61,7 @@ Value CastPlacement::castFor(Operation *user, const Operand &operand,
 Value CastPlacement::castPartFor(Operation *user, const Operand &operand,
                                  const Layer &layer) {
   OpBuilder builder(user);
-  if (isForwardLayer(user) || operand.role == TensorRole::Dy)
+  if (isOfForward(user) || operand.role == TensorRole::Dy)
     return casts.create(builder, operand, layer);
   if (auto residual = operand.value.getDefiningOp<ResidualOp>()) {
     builder.setInsertionPoint(residual);
@@ -105,6 +119,8 @@ void CastPlacement::measureFor(Operation *user, const Operand &operand,
 }
 
 void CastPlacement::replacedForward(const LayerGemm &gemm, Operation *product) {
+  if (!isOfForward(gemm.op))
+    return;
   const Reader reader = {product, boundary.numberOf(gemm.op)};
   for (const Operand &operand : {gemm.a, gemm.b})
     forwardReaders.try_emplace({operand.value, operand.groupSizes}, reader);

@@ -3,6 +3,8 @@
 #include "DelayedSlots.h"
 #include "OperandAmax.h"
 
+#include "TEDialect/IR/Chunks.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/StringSet.h"
@@ -24,9 +26,18 @@ static StringRef suffixOf(TensorRole role) {
   llvm_unreachable("all roles are listed");
 }
 
+/// The tensor that `operand` is; all rows if it is the input of a layer that
+/// te-chunk-rows computes over a few rows at a time.
+static Value wholeOf(const Operand &operand) {
+  auto slice = operand.value.getDefiningOp<tensor::ExtractSliceOp>();
+  if (!slice || !slice->hasAttr(kChunkAttr))
+    return operand.value;
+  return slice.getSource();
+}
+
 DelayedSlots::Key DelayedSlots::keyOf(const Operand &operand,
                                       RecipeAttr recipe) {
-  Value tensor = operand.value;
+  Value tensor = wholeOf(operand);
   while (auto residual = tensor.getDefiningOp<ResidualOp>())
     tensor = residual.getValue();
   // Several roundings of one weight are one tensor, because cse merges them.
@@ -58,10 +69,11 @@ Value DelayedSlots::scaleFor(OpBuilder &builder, const Operand &operand,
   slot.scale = states.addState(slot.name + kScale.str(), scaleType, 1.0);
   // Measure this rank's part only; update() reduces all amaxes together.
   Operand measured = operand;
+  measured.value = wholeOf(operand);
   measured.gather = {};
   measured.view = {};
   slot.amax =
-      createAmax(builder, operand.value, measured, layer.policy.getRecipe());
+      createAmax(builder, measured.value, measured, layer.policy.getRecipe());
   slot.elementType = layer.policy.elementType(operand.role, reader);
   return slot.scale;
 }

@@ -9,6 +9,10 @@ from te_mlir.frontend.base import Unsupported, Value
 from te_mlir.frontend.graph import Atom, Node, Var
 from te_mlir.frontend.linear import Linears
 
+#: Rows of which an element is picked by a sum. Longer rows have more indices than f32 has integers, and one row with few
+#: elements is a row of a table.
+_LEAST_CLASSES, _MOST_CLASSES = 32, 2**24
+
 
 class Embedding(NamedTuple):
     """Rows of a table at `indices`.
@@ -56,7 +60,26 @@ class Embeddings(Linears):
         """The vector of the numbers of the elements, in order, that a gather along `axis` takes."""
         raise NotImplementedError
 
+    def picks(self, indices: Atom, classes: int, user: Node) -> tuple[build.Value, build.Value]:
+        """f32 vectors: the index of each row, and the indices 0 to classes - 1."""
+        raise self.lacks(user)
+
     # Emission
+
+    def _op_gather(self, var: Var, node: Node) -> Value:
+        picks, x = node.params.get("picks"), node.inputs[0]
+        if picks is None or not _LEAST_CLASSES <= x.shape[-1] <= _MOST_CLASSES or not self.is_computed(x):
+            return self._op_embedding(var, node)
+        # A sum of one element of each row and zeros, which is part of what else is computed of the row.
+        f, rows = self.function, self.function.cast(self.rows(x, node), "float32")
+        index, classes = self.picks(picks[0], x.shape[-1], node)
+        spread = f.broadcast(index, rows.shape, [1]), f.broadcast(classes, rows.shape, [0])
+        made = f.reduce_sum(f.choose("oeq", *spread, rows, f.constant(0.0, rows.shape, "float32")), [1])
+        return self.dense(var, made)
+
+    def is_computed(self, atom: Atom) -> bool:
+        """Whether a value is computed in the program."""
+        return isinstance(atom, Var) and atom.node is not None and self.is_inside(atom)
 
     def _op_embedding(self, var: Var, node: Node) -> Value:
         found = match_embedding(node)
@@ -77,5 +100,3 @@ class Embeddings(Linears):
         others, own = self.indices(found, node, but=padding), self.indices(found, node, only=padding)
         table, constant = self.vocabulary(found.table, node), self.constant_vocabulary(found.table, node)
         return self.dense(var, self.function.add(*map(self.function.embedding, (others, own), (table, constant))))
-
-    _op_gather = _op_embedding

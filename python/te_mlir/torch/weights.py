@@ -122,6 +122,15 @@ class Weights(Arguments):
             raise Unsupported(gather, "its indices are computed from compiled values")
         return self.ids(index, f"places_{axis}_{'x'.join(map(str, sizes))}", make)
 
+    def picks(self, indices: Atom, classes: int, user: Node) -> tuple[build.Value, build.Value]:
+        # PyTorch has checked that every index is in range.
+        if not self.is_given(indices):
+            raise Unsupported(user, "its indices are computed from compiled values")
+        origin, count = self.origin_of(indices), math.prod(indices.shape)
+        label = self.feed(origin, "labels", lambda t: t.reshape(-1).float(), (count,), torch.float32)
+        every = lambda t: torch.arange(classes, dtype=torch.float32, device=t.device)
+        return label, self.feed(origin, f"classes_{classes}", every, (classes,), torch.float32)
+
     def ids(self, ids: Atom, key: str, make: Callable[[torch.Tensor], torch.Tensor]) -> build.Value:
         """Indices that `make` computes from integers before the call; key: identifies what `make` does."""
         origin = self.origin_of(ids)

@@ -36,7 +36,7 @@ func.func private @scaled_c5(!te.scaled<48x32xf8E4M3FN, mx_1x32, contract = 1>)
 
 // -----
 
-// expected-error @below {{unknown attribute 'te.recepi'; the te dialect knows 'te.recipe', 'te.backward_override' and 'te.no_gradient' on ops, 'te.groups' and 'te.ranks' on modules}}
+// expected-error @below {{unknown attribute 'te.recepi'; the te dialect knows 'te.recipe', 'te.backward_override', 'te.no_gradient' and 'te.chunk' on ops, 'te.groups' and 'te.ranks' on modules}}
 func.func private @unknown_attribute() attributes {te.recepi}
 
 // -----
@@ -45,6 +45,14 @@ func.func private @no_gradient_c1(%x: tensor<4xf32>) -> tensor<4xf32> {
   // expected-error @below {{expected 'te.no_gradient' to have no value, but got true}}
   %y = math.absf %x {te.no_gradient = true} : tensor<4xf32>
   return %y : tensor<4xf32>
+}
+
+// -----
+
+func.func private @chunk_c1(%x: tensor<4x2xf32>) -> tensor<2x2xf32> {
+  // expected-error @below {{expected 'te.chunk' to have no value, but got true}}
+  %y = tensor.extract_slice %x[0, 0] [2, 2] [1, 1] {te.chunk = true} : tensor<4x2xf32> to tensor<2x2xf32>
+  return %y : tensor<2x2xf32>
 }
 
 // -----

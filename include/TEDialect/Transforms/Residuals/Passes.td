@@ -63,6 +63,55 @@ def AccumulateMainGradsPass
   ];
 }
 
+def ChunkRowsPass : Pass<"te-chunk-rows", "func::FuncOp"> {
+  let summary = "compute what reduces the rows of logits over a few rows at a time";
+  let description = [{
+    The logits of a `te.linear` are a matrix. If the program only computes numbers
+    for each of its rows (a log probability, an entropy, `logsumexp`), and the
+    gradients of the layer by rows, the pass copies these ops for every
+    chunk of as many rows as fit into `budget` bytes of logits. Chunks follow one another,
+    so that neither the logits nor their gradient are ever stored as a whole. It does
+    so if all logits have more bytes than `budget`.
+
+    Between the layer and the reductions, there may be elementwise ops, softmax,
+    reshapes that keep the columns, slices and concatenations of columns, constants, and
+    values that are broadcast from numbers for rows or columns. Reductions are
+    `linalg.reduce` over the columns.
+
+    Ops that need numbers of all rows, such as a mean over tokens, end a stage. What
+    reads their results is a later stage, and so is the backward. Each stage computes
+    its logits again, from the input of the layer, which is saved. Numbers for rows
+    that an earlier stage computed are read, and not computed again.
+
+    Each row has the bits that it has without the pass in high precision, and with
+    scales of blocks. The gradient of the weight, and that of the bias, is the sum
+    of those of the chunks in f32, or in the state of `main-grad`. Each chunk is cast by
+    itself: under current scaling, and with NVFP4, its scales come from its own amax, and
+    under delayed scaling the gradient of the logits of each chunk has a state.
+
+    The pass declines, with a remark, if another op reads the logits: a result of the
+    program, `te.cross_entropy` (see `te-chunk-logits`), or a layer that is split over
+    ranks. It runs before `te-insert-casts`, while each GEMM is one op, and after
+    `te-accumulate-main-grads`. It can be skipped.
+
+    ```mlir
+    %x0 = tensor.extract_slice %x[0, 0] [1024, 512] [1, 1] : tensor<2048x512xbf16> to tensor<1024x512xbf16>
+    %logits0 = te.linear %x0, %w : tensor<1024x512xbf16>, tensor<128000x512xbf16> -> tensor<1024x128000xbf16>
+    %max0 = linalg.reduce ins(%logits0 : ...) outs(%low : tensor<1024xbf16>) dimensions = [1] ...
+    %max = tensor.concat dim(0) %max0, %max1 : (tensor<1024xbf16>, tensor<1024xbf16>) -> tensor<2048xbf16>
+    ```
+  }];
+  let options = [
+    Option<"budget", "budget", "int64_t", "268435456",
+           "The most bytes of logits at a time, if 128 rows fit; 0 stores all of them">
+  ];
+  let dependentDialects = ["::mlir::te::TEDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
+  let statistics = [
+    Statistic<"numChunked", "num-chunked", "layers computed over a few rows at a time">
+  ];
+}
+
 def MaterializeTransposesPass
     : Pass<"te-materialize-transposes", "func::FuncOp"> {
   let summary = "decide when the column usage of a weight is computed";

@@ -2,6 +2,7 @@
 
 #include "TEVerifiers.h"
 
+#include "TEDialect/IR/Chunks.h"
 #include "TEDialect/IR/TEMoe.h"
 
 #include "TEDialect/IR/BackwardOverride.h"
@@ -285,20 +286,22 @@ LogicalResult TEDialect::verifyOperationAttribute(Operation *op,
     return verifyGroupsAttr(op, attribute.getValue());
   if (attribute.getName() == kRanksAttr)
     return verifyRanksAttr(op, attribute.getValue());
-  // no_gradient-c1
-  if (attribute.getName() == kNoGradientAttr) {
+  // no_gradient-c1, chunk-c1
+  if (attribute.getName() == kNoGradientAttr ||
+      attribute.getName() == kChunkAttr) {
     if (isa<UnitAttr>(attribute.getValue()))
       return success();
-    return op->emitError()
-           << "expected 'te.no_gradient' to have no value, but got "
-           << attribute.getValue();
+    return op->emitError() << "expected '" << attribute.getName().getValue()
+                           << "' to have no value, but got "
+                           << attribute.getValue();
   }
   if (attribute.getName() != kRecipeAttr)
     return op->emitError() << "unknown attribute '"
                            << attribute.getName().getValue()
                            << "'; the te dialect knows 'te.recipe', "
-                              "'te.backward_override' and 'te.no_gradient' on "
-                              "ops, 'te.groups' and 'te.ranks' on modules";
+                              "'te.backward_override', 'te.no_gradient' and "
+                              "'te.chunk' on ops, 'te.groups' and 'te.ranks' "
+                              "on modules";
   if (!isa<RecipeAttr>(attribute.getValue()))
     return op->emitError() << "expected 'te.recipe' to be a #te.recipe<...>, "
                               "but got "
