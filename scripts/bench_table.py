@@ -343,8 +343,10 @@ def section(path):
     if "exchanges" in report:
         text += "Rows of experts, to their ranks and back, as one graph:\n\n" + exchanges(report) + "\n"
     if "model" in report:
+        batches = max(row.get("micro_batches", 1) for row in report["model"])
+        period = f", with {batches} micro-batches for each update" if batches > 1 else ""
         text += (
-            "A whole training step of a Llama, forward, backward and AdamW on f32 masters, as one graph:\n\n"
+            f"A whole training step of a Llama, forward, backward and AdamW on f32 masters, as one graph{period}:\n\n"
             + model(report)
             + "\n"
         )

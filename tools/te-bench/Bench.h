@@ -119,12 +119,13 @@ llvm::json::Array runParallelBench(const std::string &backend,
                                    llvm::json::Array &exchanges);
 
 /// Compiles and captures the training step of `file` under the recipes with
-/// `filter` in their names, over `ranks` ranks; prints and returns rows. Sets
-/// `failed` when a loss is not finite, or depends on the streams.
+/// `filter` in their names, over `ranks` ranks; prints and returns rows. The
+/// last of `microBatches` steps updates the weights. Sets `failed` when a loss
+/// is not finite, or depends on the streams.
 llvm::json::Array runModelBench(const std::string &backend,
                                 const Effort &effort, const std::string &file,
-                                int ranks, const std::string &filter,
-                                bool &failed);
+                                int ranks, int microBatches,
+                                const std::string &filter, bool &failed);
 
 /// Compiles `file` under every recipe, and runs nothing; prints and returns
 /// how long that took.

@@ -96,10 +96,11 @@ llvm::json::Array kernelsOf(const mlir::te::CompiledStep &step,
   return rows;
 }
 
-/// A step that was compiled and measured over all ranks.
+/// A step that was compiled and measured over all ranks. Times are those of a
+/// micro-batch, averaged over the period of an update.
 struct ModelRow {
   const char *recipe = "", *overlap = "";
-  int ranks = 0;
+  int ranks = 0, microBatches = 1;
   int64_t tokens = 0, launches = 0;
   double flops = 0;
   /// Over the same step in bf16; 0 where that was not measured.
@@ -124,10 +125,10 @@ void print(const ModelRow &row) {
     return static_cast<double>(bytes) / 1048576.0;
   };
   llvm::outs() << llvm::format(
-      "%-24s %-6s %10.3f %12.3f %16.0f %7.0f %7.2f  %-9.5f %13.0f %10.0f "
+      "%-24s %-6s %13d %10.3f %12.3f %16.0f %7.0f %7.2f  %-9.5f %13.0f %10.0f "
       "%14.0f %9lld %8.0f%s\n",
-      row.recipe, row.overlap, row.timing.burstMs, row.timing.sustainedMs,
-      row.tokensPerSecond(), row.tflops(), row.speedup,
+      row.recipe, row.overlap, row.microBatches, row.timing.burstMs,
+      row.timing.sustainedMs, row.tokensPerSecond(), row.tflops(), row.speedup,
       static_cast<double>(row.losses.front().back()), mib(row.argumentBytes),
       mib(row.arenaBytes), mib(row.workspaceBytes),
       static_cast<long long>(row.launches), row.loadMs,
@@ -136,24 +137,27 @@ void print(const ModelRow &row) {
 }
 
 llvm::json::Object toJson(const ModelRow &row) {
-  llvm::json::Object object{{"recipe", row.recipe},
-                            {"ranks", row.ranks},
-                            {"overlap", row.overlap},
-                            {"tokens", row.tokens},
-                            {"graph_burst_ms", row.timing.burstMs},
-                            {"graph_sustained_ms", row.timing.sustainedMs},
-                            {"tokens_per_second", row.tokensPerSecond()},
-                            {"flops", row.flops},
-                            {"tflops", row.tflops()},
-                            {"losses", llvm::json::Array(row.losses.front())},
-                            {"same_losses", row.isSame},
-                            {"weight_elements", row.weightElements},
-                            {"argument_bytes", row.argumentBytes},
-                            {"arena_bytes", row.arenaBytes},
-                            {"workspace_bytes", row.workspaceBytes},
-                            {"launches", row.launches},
-                            {"load_ms", row.loadMs},
-                            {"kernels", llvm::json::Array(row.kernels)}};
+  llvm::json::Object object{
+      {"recipe", row.recipe},
+      {"ranks", row.ranks},
+      {"overlap", row.overlap},
+      {"tokens", row.tokens},
+      {"micro_batches", row.microBatches},
+      {"update_period_ms", row.microBatches * row.timing.sustainedMs},
+      {"graph_burst_ms", row.timing.burstMs},
+      {"graph_sustained_ms", row.timing.sustainedMs},
+      {"tokens_per_second", row.tokensPerSecond()},
+      {"flops", row.flops},
+      {"tflops", row.tflops()},
+      {"losses", llvm::json::Array(row.losses.front())},
+      {"same_losses", row.isSame},
+      {"weight_elements", row.weightElements},
+      {"argument_bytes", row.argumentBytes},
+      {"arena_bytes", row.arenaBytes},
+      {"workspace_bytes", row.workspaceBytes},
+      {"launches", row.launches},
+      {"load_ms", row.loadMs},
+      {"kernels", llvm::json::Array(row.kernels)}};
   if (row.speedup != 0)
     object.insert({"speedup_over_bf16", row.speedup});
   return object;
@@ -188,6 +192,18 @@ int64_t tokensOf(const mlir::te::CompiledStep &step, const std::string &file,
   return tokens;
 }
 
+/// Exits unless a flag decides whether a micro-batch updates the weights.
+void expectFlag(const LoadedStep &step, int microBatches) {
+  if (microBatches == 1 || step.canSkipUpdates())
+    return;
+  llvm::WithColor::error(llvm::errs(), "te-bench")
+      << "expected the model to have an argument 'skip_optimizer' for "
+         "'--micro-batches="
+      << microBatches
+      << "', but it has none (scripts/llama_step.py --micro-batches)\n";
+  std::exit(mlir::te::kUsage);
+}
+
 /// Loads a step on all ranks, and fills in what is measured of it.
 void measureStep(const Ranks &ranks, const Effort &effort,
                  const mlir::te::CompiledStep &step, ModelRow &row) {
@@ -197,20 +213,25 @@ void measureStep(const Ranks &ranks, const Effort &effort,
   ranks.each([&](te_rt_context *context, int rank) {
     auto &one = loaded[static_cast<size_t>(rank)];
     one = std::make_unique<LoadedStep>(context, step, rank);
+    expectFlag(*one, row.microBatches);
     for (int i = 0; i < kSteps; ++i) {
-      one->replay();
+      one->replayPeriod(row.microBatches);
       row.losses[static_cast<size_t>(rank)].push_back(one->readLoss());
     }
   });
   row.timing = ranks.measure(effort, [&](int rank, int64_t) {
-    loaded[static_cast<size_t>(rank)]->replay();
+    loaded[static_cast<size_t>(rank)]->replayPeriod(row.microBatches);
   });
-  std::vector<float> times;
+  row.timing.burstMs /= row.microBatches;
+  row.timing.sustainedMs /= row.microBatches;
+  std::vector<float> times(step.launches().size());
   ranks.each([&](te_rt_context *, int rank) {
-    std::vector<float> mine =
-        loaded[static_cast<size_t>(rank)]->trace(step.launches().size());
-    if (rank == 0)
-      times = std::move(mine);
+    LoadedStep &mine = *loaded[static_cast<size_t>(rank)];
+    mine.replayPeriod(row.microBatches, [&] {
+      const std::vector<float> once = mine.trace(times.size());
+      for (size_t i = 0; rank == 0 && i < times.size(); ++i)
+        times[i] += once[i] / static_cast<float>(row.microBatches);
+    });
   });
   row.kernels = kernelsOf(step, times);
   const LoadedStep &one = *loaded.front();
@@ -230,7 +251,8 @@ namespace te::bench {
 
 llvm::json::Array runModelBench(const std::string &backend, const Effort &full,
                                 const std::string &file, int size,
-                                const std::string &filter, bool &failed) {
+                                int microBatches, const std::string &filter,
+                                bool &failed) {
   // A step takes half a second, and several GPUs are dear.
   Effort effort = full;
   effort.burstRounds = std::min(full.burstRounds, 3);
@@ -241,7 +263,8 @@ llvm::json::Array runModelBench(const std::string &backend, const Effort &full,
   const Ranks ranks = team.first(size);
   bool isBound = false;
   llvm::json::Array rows;
-  llvm::outs() << "recipe                   overlap  burst ms sustained ms  "
+  llvm::outs() << "recipe                   overlap micro-batches  burst ms "
+                  "sustained ms  "
                   "tokens/s a rank  TFLOPS  x bf16  loss      arguments MiB  "
                   "arena MiB  workspace MiB  launches  load ms\n";
   // Of bf16, by the overlap.
@@ -257,10 +280,16 @@ llvm::json::Array runModelBench(const std::string &backend, const Effort &full,
       options.recipe = recipe;
       options.strict = true;
       options.overlap = overlap;
+      if (microBatches > 1) {
+        options.cacheWeights = options.mainGrad = true;
+        // Weights are transposed once for each update.
+        options.transposePolicy = "eager";
+      }
       ModelRow row;
       row.recipe = recipe;
       row.overlap = overlap;
       row.ranks = size;
+      row.microBatches = microBatches;
       auto step = compileStep(&mlirContext, file, options, row.launches);
       row.tokens = tokensOf(*step, file, size);
       row.flops = flopsOf(*step);

@@ -8,6 +8,7 @@
 #include "llvm/Support/WithColor.h"
 
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <numeric>
 
@@ -27,6 +28,9 @@ bool te::bench::isLoss(const ArgumentInfo &info) {
 /// What an argument holds, as a block that is repeated.
 static std::vector<char> contentOf(const ArgumentInfo &info,
                                    std::mt19937 &generator) {
+  // A cached cast, of which no step reads the first value.
+  if (info.init && std::isnan(*info.init))
+    return std::vector<char>(std::min<int64_t>(info.bytes, 1 << 20), '\xff');
   const int64_t count = std::min<int64_t>(elementsOf(info), (1 << 20) + 7);
   if (info.type == TE_RT_I32) {
     std::vector<int32_t> values(static_cast<size_t>(count));
@@ -78,6 +82,10 @@ LoadedStep::LoadedStep(te_rt_context *context,
         loss = pointers.back();
       continue;
     }
+    if (info.name == "skip_weight_update")
+      skipCasts.pointer = pointers.back();
+    if (info.name == "skip_optimizer")
+      skipOptimizer.pointer = pointers.back();
     const std::vector<char> block = contentOf(info, generator);
     for (int64_t done = 0; done < info.bytes;
          done += static_cast<int64_t>(block.size()))
@@ -94,6 +102,25 @@ LoadedStep::LoadedStep(te_rt_context *context,
                std::chrono::steady_clock::now() - start)
                .count();
   need(te_rt_instance_memory(instance, &arenaBytes, &workspaceBytes), "memory");
+}
+
+void LoadedStep::set(Flag &flag, bool value) {
+  const float number = value ? 1.0f : 0.0f;
+  if (!flag.pointer || flag.value == number)
+    return;
+  need(te_rt_copy_to_device(memory.owner(), flag.pointer, &number,
+                            sizeof(number)),
+       "copy");
+  flag.value = number;
+}
+
+void LoadedStep::replayPeriod(int microBatches,
+                              const std::function<void()> &each) {
+  for (int i = 0; i < microBatches; ++i) {
+    set(skipCasts, i != 0);
+    set(skipOptimizer, i + 1 != microBatches);
+    each ? each() : replay();
+  }
 }
 
 void LoadedStep::replay() {

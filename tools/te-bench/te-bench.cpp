@@ -75,6 +75,12 @@ llvm::cl::opt<int>
                          "and model (default 1)"),
           llvm::cl::cat(category));
 
+llvm::cl::opt<int> microBatches(
+    "micro-batches",
+    llvm::cl::desc("of the suite model, steps of which the last one updates "
+                   "the weights (default 1)"),
+    llvm::cl::init(1), llvm::cl::cat(category));
+
 bool isOneOf(llvm::StringRef option, const std::string &value,
              llvm::ArrayRef<llvm::StringRef> accepted) {
   if (llvm::is_contained(accepted, value))
@@ -135,11 +141,13 @@ int main(int argc, char **argv) {
     return mlir::te::kUsage;
   if (!ranks.getNumOccurrences())
     ranks = suite == "model" ? 1 : 2;
-  if (ranks < 1) {
-    llvm::WithColor::error(llvm::errs(), "te-bench")
-        << "expected '--ranks' to be positive, but got " << ranks << "\n";
-    return mlir::te::kUsage;
-  }
+  for (auto *count : {&ranks, &microBatches})
+    if (*count < 1) {
+      llvm::WithColor::error(llvm::errs(), "te-bench")
+          << "expected '--" << count->ArgStr << "' to be positive, but got "
+          << *count << "\n";
+      return mlir::te::kUsage;
+    }
   if (suite == "model" && modelFile.empty()) {
     llvm::WithColor::error(llvm::errs(), "te-bench")
         << "expected '--model=FILE' with '--suite=model'; "
@@ -210,8 +218,9 @@ int main(int argc, char **argv) {
     report["exchanges"] = std::move(exchanges);
   }
   if (suite == "model") {
-    report["model"] = runModelBench(te_rt_context_backend(context), effort,
-                                    modelFile, ranks, filter, failed);
+    report["model"] =
+        runModelBench(te_rt_context_backend(context), effort, modelFile, ranks,
+                      microBatches, filter, failed);
     if (!hasRows("model"))
       return mlir::te::kUsage;
   }
