@@ -189,13 +189,21 @@ static OwningOpRef<ModuleOp> takeKernel(LLVM::LLVMFuncOp kernel,
   return module;
 }
 
-/// What is left to do for code that is unrolled as its emitter wants it. Equal
-/// calls are merged before they are inlined. O3 takes several times as long,
-/// and ptxas makes code of the same size of both.
-static constexpr llvm::StringLiteral kDevicePasses =
-    "function(instcombine,early-cse),always-inline,globaldce,"
-    "function(sroa,early-cse<memssa>,instcombine,simplifycfg,"
-    "loop(loop-rotate,indvars),loop-mssa(licm),instcombine,simplifycfg)";
+/// Equal calls are merged before they are inlined.
+static constexpr llvm::StringLiteral kMergeCalls =
+    "function(instcombine<no-verify-fixpoint>,early-cse)";
+/// What is left to do for code without loops that run often. O3 takes several
+/// times as long.
+static constexpr llvm::StringLiteral kStraightCode =
+    "always-inline,globaldce,function(sroa,early-cse<memssa>,"
+    "instcombine<no-verify-fixpoint>,simplifycfg,loop(loop-rotate,indvars),"
+    "loop-mssa(licm),instcombine<no-verify-fixpoint>,simplifycfg)";
+
+/// Whether a kernel of `module` reduces rows, for which warps exchange values.
+static bool reducesRows(llvm::Module &module) {
+  return llvm::Intrinsic::getDeclarationIfExists(
+             &module, llvm::Intrinsic::nvvm_shfl_sync_bfly_f32) != nullptr;
+}
 
 /// Compiles `module`, in which the only defined function is a kernel, to PTX.
 static llvm::Expected<std::string> emitPtx(llvm::Module &module,
@@ -224,13 +232,19 @@ static llvm::Expected<std::string> emitPtx(llvm::Module &module,
   if (llvm::Error failure = linkScalarMath(module))
     return failure;
   defineReciprocal(module, /*isGpu=*/true);
-  withPasses(machine.get(),
-             [&](llvm::PassBuilder &builder, llvm::FunctionAnalysisManager &,
-                 llvm::ModuleAnalysisManager &modules) {
-               llvm::ModulePassManager passes;
-               llvm::cantFail(builder.parsePassPipeline(passes, kDevicePasses));
-               passes.run(module, modules);
-             });
+  withPasses(machine.get(), [&](llvm::PassBuilder &builder,
+                                llvm::FunctionAnalysisManager &,
+                                llvm::ModuleAnalysisManager &modules) {
+    llvm::ModulePassManager passes;
+    llvm::cantFail(builder.parsePassPipeline(passes, kMergeCalls));
+    // Loops over rows that O3 does not unroll take up to twice the time.
+    if (reducesRows(module))
+      passes.addPass(
+          builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O3));
+    else
+      llvm::cantFail(builder.parsePassPipeline(passes, kStraightCode));
+    passes.run(module, modules);
+  });
   llvm::SmallString<0> text;
   llvm::raw_svector_ostream stream(text);
   llvm::legacy::PassManager passes;
@@ -301,8 +315,11 @@ LogicalResult mlir::te::compileDeviceCode(ModuleOp lowered) {
     setText(symbol + tert::kCodeSuffix, std::move(code->first));
     setText(symbol + tert::kNameSuffix, std::move(code->second));
   }
-  if (Operation *memory = symbols.lookup(tert::kSharedMemory))
-    symbols.erase(memory);
+  // Each kernel has its own of what several use.
+  for (auto shared :
+       llvm::make_early_inc_range(lowered.getOps<LLVM::GlobalOp>()))
+    if (shared->hasAttr(tert::kDeviceAttr))
+      symbols.erase(shared);
   return success();
 }
 

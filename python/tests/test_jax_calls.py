@@ -219,5 +219,3 @@ def test_a_gradient_inside_of_a_function():
         return (slope**2).mean()
 
     assert_close(jax.grad(te_mlir.jax.jit(function))(w, x), jax.grad(function)(w, x))
-
-

@@ -164,6 +164,8 @@ TEST_P(NormGradientAmax, IsThatOfTheStoredGradient) {
                                        {5, 4104},
                                        {3, 9001}})
         for (int shift : {0, 1}) {
+          // The alignment is that of the elements.
+          const int by = shift * static_cast<int>(elementBytes(type));
           const size_t count = rows * cols;
           const Array dy = makeArray(kind, type, count, 1);
           const Array x = makeArray("normal", type, count, 2);
@@ -173,7 +175,7 @@ TEST_P(NormGradientAmax, IsThatOfTheStoredGradient) {
           for (bool centred : {false, true}) {
             const auto run = [&](Array &dx, Array &dgamma, Array &dbeta,
                                  Buffer amax) {
-              std::vector<Buffer> buffers = {unaligned(in(dy.bytes), shift),
+              std::vector<Buffer> buffers = {unaligned(in(dy.bytes), by),
                                              in(x.bytes), in(gamma.bytes)};
               if (centred)
                 buffers.push_back(in(mu.bytes));
