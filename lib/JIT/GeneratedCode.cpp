@@ -3,6 +3,7 @@
 #include "GeneratedCode.h"
 
 #include "CodeCache.h"
+#include "ScalarLibrary.h"
 #include "Support/Sha256.h"
 
 #include "TEDialect/TERT/TERT.h"
@@ -11,13 +12,11 @@
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
-#include "llvm/Bitcode/BitcodeReader.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/IntrinsicsNVPTX.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
-#include "llvm/Linker/Linker.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -34,74 +33,11 @@ void LLVMInitializeNVPTXTargetMC();
 void LLVMInitializeNVPTXAsmPrinter();
 }
 
-/// The bitcode of ScalarMath.cpp.
-extern "C" const char te_embedded_scalar_math[], te_embedded_scalar_math_end[];
-
 using namespace mlir;
 using namespace mlir::te;
 
-static bool isScalarFunction(const llvm::Function &function) {
-  return function.getName().starts_with("te_scalar_");
-}
-
 static bool isGenerated(const llvm::Function &function) {
   return function.getName().starts_with("te_generated_");
-}
-
-/// Links the definitions of the te_scalar_* functions that `module` calls, and
-/// marks them to be inlined.
-static llvm::Error linkScalarMath(llvm::Module &module) {
-  const llvm::StringRef bitcode(te_embedded_scalar_math,
-                                te_embedded_scalar_math_end -
-                                    te_embedded_scalar_math);
-  llvm::Expected<std::unique_ptr<llvm::Module>> library =
-      llvm::parseBitcodeFile({bitcode, "scalar_math"}, module.getContext());
-  if (!library)
-    return library.takeError();
-  // The bitcode was compiled for the CPU of the build. It is valid for other
-  // targets once the attributes that name the CPU are removed.
-  (*library)->setTargetTriple(module.getTargetTriple());
-  (*library)->setDataLayout(module.getDataLayout());
-  (*library)->setModuleInlineAsm("");
-  for (llvm::Function &function : **library)
-    for (llvm::StringRef attribute :
-         {"target-cpu", "target-features", "tune-cpu", "frame-pointer"})
-      function.removeFnAttr(attribute);
-  // Flags of the library, such as its PIC level, would be in `module` twice
-  // once that gets its own.
-  if (llvm::NamedMDNode *flags = (*library)->getModuleFlagsMetadata())
-    flags->eraseFromParent();
-  if (llvm::Linker::linkModules(module, std::move(*library),
-                                llvm::Linker::LinkOnlyNeeded))
-    return llvm::createStringError("cannot link the scalar functions");
-  for (llvm::Function &function : module)
-    if (isScalarFunction(function) && !function.isDeclaration()) {
-      function.setLinkage(llvm::GlobalValue::InternalLinkage);
-      function.removeFnAttr(llvm::Attribute::NoInline);
-      function.addFnAttr(llvm::Attribute::AlwaysInline);
-    }
-  return llvm::Error::success();
-}
-
-/// Defines te_scalar_approximate_reciprocal: as an instruction on a GPU, and as
-/// a division on a CPU.
-static void defineReciprocal(llvm::Module &module, bool isGpu) {
-  llvm::Function *called =
-      module.getFunction("te_scalar_approximate_reciprocal");
-  if (!called)
-    return;
-  if (isGpu) {
-    called->replaceAllUsesWith(llvm::Intrinsic::getOrInsertDeclaration(
-        &module, llvm::Intrinsic::nvvm_rcp_approx_ftz_f));
-    called->eraseFromParent();
-    return;
-  }
-  called->setLinkage(llvm::GlobalValue::InternalLinkage);
-  called->addFnAttr(llvm::Attribute::AlwaysInline);
-  llvm::IRBuilder<> builder(
-      llvm::BasicBlock::Create(module.getContext(), "", called));
-  builder.CreateRet(builder.CreateFDiv(
-      llvm::ConstantFP::get(called->getReturnType(), 1.0), called->getArg(0)));
 }
 
 /// Calls `run` with a pass builder and registered analysis managers.

@@ -116,6 +116,30 @@ bool hasOnlyOwnOptions() {
     }
   return true;
 }
+
+/// Whether the values of the options are possible; prints the first that is
+/// not.
+bool areValid() {
+  if (!isOneOf("--suite", suite,
+               {"kernels", "regions", "head", "grouped", "mlp", "memory", "moe",
+                "compile", "all", "parallel", "model"}) ||
+      !isOneOf("--backend", backend, {"auto", "reference", "cuda"}))
+    return false;
+  for (auto *count : {&ranks, &microBatches})
+    if (*count < 1) {
+      llvm::WithColor::error(llvm::errs(), "te-bench")
+          << "expected '--" << count->ArgStr << "' to be positive, but got "
+          << *count << "\n";
+      return false;
+    }
+  if (suite == "model" && modelFile.empty()) {
+    llvm::WithColor::error(llvm::errs(), "te-bench")
+        << "expected '--model=FILE' with '--suite=model'; "
+           "scripts/llama_step.py writes such a file\n";
+    return false;
+  }
+  return true;
+}
 } // namespace
 
 int main(int argc, char **argv) {
@@ -132,28 +156,10 @@ int main(int argc, char **argv) {
           "stack of layers on this machine\n",
           &llvm::errs()))
     return mlir::te::kUsage;
-  if (!hasOnlyOwnOptions())
-    return mlir::te::kUsage;
-  if (!isOneOf("--suite", suite,
-               {"kernels", "regions", "head", "grouped", "mlp", "memory", "moe",
-                "compile", "all", "parallel", "model"}) ||
-      !isOneOf("--backend", backend, {"auto", "reference", "cuda"}))
-    return mlir::te::kUsage;
   if (!ranks.getNumOccurrences())
     ranks = suite == "model" ? 1 : 2;
-  for (auto *count : {&ranks, &microBatches})
-    if (*count < 1) {
-      llvm::WithColor::error(llvm::errs(), "te-bench")
-          << "expected '--" << count->ArgStr << "' to be positive, but got "
-          << *count << "\n";
-      return mlir::te::kUsage;
-    }
-  if (suite == "model" && modelFile.empty()) {
-    llvm::WithColor::error(llvm::errs(), "te-bench")
-        << "expected '--model=FILE' with '--suite=model'; "
-           "scripts/llama_step.py writes such a file\n";
+  if (!hasOnlyOwnOptions() || !areValid())
     return mlir::te::kUsage;
-  }
   for (auto *file : {&mlpFile, &stackFile, &moeFile})
     findFile(*file, argv[0]);
   Effort effort;

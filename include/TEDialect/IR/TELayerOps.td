@@ -68,16 +68,14 @@ def TE_RmsNormBackwardOp
     : TE_BackwardOp<"rms_norm_backward",
         TE_Axes<(axes "m n":$dy, "m n":$x, "n":$gamma, "m":$rsigma, "m n":$addend), (axes "m n":$dx, "n":$dgamma), sums = ["m"], whole = ["n"]>,
         /*saved=*/["x", "gamma", "rsigma"],
-        [AllTypesMatch<["dy", "x", "dx"]>, AllTypesMatch<["gamma", "dgamma"]>,
-         TE_MeasuresAmax<[[0, 2]]>]> {
+        [AllTypesMatch<["dy", "x", "dx"]>, AllTypesMatch<["gamma", "dgamma"]>, TE_MeasuresAmax<[[0, 2]]>]> {
   let summary = "compute the gradients of te.rms_norm";
   let description = [{
     Let `h = rsigma * x`, and `g = gamma`, or `gamma + 1` with
     `zero_centered_gamma`. Then `dx = rsigma * (g dy - h * mean(g dy h))` for each
     row, and `dgamma` is the sum of `dy h` over the rows. Both are accumulated in
     f32 and rounded once. With `plus`, which `te-fuse-norm-add` adds, `addend` is
-    added to the rounded `dx`, and the sum is rounded. `amax`, of the stored `dx`,
-    is a result if `te-fuse-amax` found a reader.
+    added to the rounded `dx`, and the sum is rounded. `amax` is that of the stored `dx`.
 
     Constraints:
     1. (rms_norm_backward-c1) `dy`, `x`, `dx` have one type; `gamma`, `dgamma` are `[columns]`; `rsigma` is `[rows]`.
@@ -170,8 +168,7 @@ def TE_LayerNormBackwardOp
         TE_Axes<(axes "m n":$dy, "m n":$x, "n":$gamma, "m":$mu, "m":$rsigma, "m n":$addend), (axes "m n":$dx, "n":$dgamma, "n":$dbeta), sums = ["m"], whole = ["n"]>,
         /*saved=*/["x", "gamma", "mu", "rsigma"],
         [AllTypesMatch<["dy", "x", "dx"]>,
-         AllTypesMatch<["gamma", "dgamma", "dbeta"]>, AllTypesMatch<["mu", "rsigma"]>,
-         TE_MeasuresAmax<[[0, 3]]>]> {
+         AllTypesMatch<["gamma", "dgamma", "dbeta"]>, AllTypesMatch<["mu", "rsigma"]>, TE_MeasuresAmax<[[0, 3]]>]> {
   let summary = "compute the gradients of te.layer_norm";
   let description = [{
     Let `h = rsigma * (x - mu)`, and `g = gamma`, or `gamma + 1` with
@@ -180,8 +177,7 @@ def TE_LayerNormBackwardOp
     the sum of `dy h` over the rows, and `dbeta` is the sum of `dy` over the rows.
     All are accumulated in f32 and rounded once. With `plus`, which
     `te-fuse-norm-add` adds, `addend` is added to the rounded `dx`, and the sum is
-    rounded. `amax`, of the stored `dx`, is a result if `te-fuse-amax` found a
-    reader.
+    rounded. `amax` is that of the stored `dx`.
 
     Constraints:
     1. (layer_norm_backward-c1) `dy`, `x`, `dx` have one type; `gamma`, `dgamma`, `dbeta` are `[columns]`; `mu`, `rsigma` are `[rows]`.

@@ -490,9 +490,7 @@ void FormRegions::form(Block &block) {
   users.clear();
   launchesBefore.clear();
   chains.clear();
-  if (merge)
-    roundAfterLookups(block);
-  prepareRegions(block);
+  prepareRegions(block, /*movesRounding=*/merge);
   sliceArguments(block, mostOutputs);
   findSources(block);
   unsigned launches = 0;

@@ -328,7 +328,9 @@ static void expandSoftmaxBackward(SoftmaxBackwardOp op) {
   op.erase();
 }
 
-void te::roundAfterLookups(Block &block) {
+/// Looks up rows of a table that only te.embedding reads before they are
+/// rounded, if this moves fewer bytes than rounding the table.
+static void roundAfterLookups(Block &block) {
   for (auto lookup : llvm::make_early_inc_range(block.getOps<EmbeddingOp>())) {
     auto rounded = lookup.getTable().getDefiningOp<arith::TruncFOp>();
     if (!rounded || !rounded->hasOneUse())
@@ -351,7 +353,9 @@ void te::roundAfterLookups(Block &block) {
   }
 }
 
-void te::prepareRegions(Block &block) {
+void te::prepareRegions(Block &block, bool movesRounding) {
+  if (movesRounding)
+    roundAfterLookups(block);
   expandZeroUnused(block);
   separateComparisons(block);
   for (auto reduce :

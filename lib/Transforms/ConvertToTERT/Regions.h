@@ -12,11 +12,9 @@ namespace mlir::te {
 /// Writes te.zero_unused as a select and te.softmax and its gradient as ops on
 /// elements and rows, gives each select a comparison of its own, and brings
 /// sums into forms that have kernels, maxima and minima into maxima of rows.
-void prepareRegions(Block &block);
-
-/// Looks up rows of a table that only te.embedding reads before they are
-/// rounded, if this moves fewer bytes than rounding the table.
-void roundAfterLookups(Block &block);
+/// With `movesRounding`, rows of a table that only te.embedding reads are
+/// looked up before they are rounded, if this moves fewer bytes.
+void prepareRegions(Block &block, bool movesRounding);
 
 /// The largest cost of a region, as a multiple of one addition. It bounds the
 /// time to compile the region.

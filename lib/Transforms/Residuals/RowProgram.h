@@ -44,8 +44,8 @@ public:
   bool isMatrix(Value value) const { return matrices.contains(value); }
   /// The columns of a matrix. A reshape may give it any shape.
   int64_t getColumns(Value matrix) const { return matrices.at(matrix); }
-  /// Whether `stage` computes `value`, which is no matrix. Otherwise, the stage
-  /// can read it.
+  /// Whether `stage` computes `value`, which is not a matrix. Otherwise, the
+  /// stage can read it.
   bool isComputed(Value value, int stage) const {
     return !isMatrix(value) && members.contains(value.getDefiningOp()) &&
            stageOf(value) == stage;
