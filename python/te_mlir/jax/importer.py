@@ -102,10 +102,14 @@ class Importer(Weights):
         if isinstance(value, Const) or value.node is None or not value.floating:
             return False
         if value not in self._counts:
+            # A table of floats is a weight.
+            tables = [v for v in value.node.inputs if isinstance(v, Const) and v.scalar is None and "float" in v.dtype]
             inputs = [v for v in value.node.inputs if not isinstance(v, Const)]
             integers = [v for v in inputs if isinstance(v, Var) and not v.floating or self._is_count(v)]
             others = [v for v in inputs if v not in integers]
-            self._counts[value] = bool(integers) and all(self.is_light(v) and not takes_gradients(v) for v in others)
+            self._counts[value] = (
+                bool(integers) and not tables and all(self.is_light(v) and not takes_gradients(v) for v in others)
+            )
         return self._counts[value]
 
     def _result_of(self, var: Var) -> Exit:
