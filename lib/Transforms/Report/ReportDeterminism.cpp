@@ -76,7 +76,7 @@ static llvm::json::Object toJson(StringRef function, ArrayRef<Row> rows) {
   llvm::json::Array kernels;
   for (const Row &row : rows)
     kernels.push_back(
-        llvm::json::Object{{"kernel", row.kernel},
+        llvm::json::Object{{"kernel", row.kernel.str()},
                            {"launches", row.launches},
                            {"each_run", row.bits->eachRun},
                            {"each_process", row.bits->eachProcess},
@@ -84,7 +84,7 @@ static llvm::json::Object toJson(StringRef function, ArrayRef<Row> rows) {
                            {"bits", row.bits->name},
                            {"names", llvm::json::Array(row.names)},
                            {"why", row.bits->why}});
-  return llvm::json::Object{{"function", function},
+  return llvm::json::Object{{"function", function.str()},
                             {"kernels", std::move(kernels)}};
 }
 

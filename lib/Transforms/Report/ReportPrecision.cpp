@@ -289,7 +289,7 @@ static llvm::json::Object toJson(StringRef function, ArrayRef<GemmRow> gemms,
                                           {"format", row.format},
                                           {"read_bytes", row.readBytes},
                                           {"written_bytes", row.writtenBytes}});
-  return llvm::json::Object{{"function", function},
+  return llvm::json::Object{{"function", function.str()},
                             {"gemms", std::move(gemmRows)},
                             {"casts", std::move(castRows)},
                             {"collectives", std::move(collectiveRows)}};

@@ -126,7 +126,7 @@ static llvm::json::Object toJson(StringRef function, ArrayRef<Row> rows) {
     }
     launches.push_back(std::move(launch));
   }
-  return llvm::json::Object{{"function", function},
+  return llvm::json::Object{{"function", function.str()},
                             {"launches", std::move(launches)}};
 }
 

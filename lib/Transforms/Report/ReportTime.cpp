@@ -153,7 +153,7 @@ static llvm::json::Object toJson(StringRef function, ArrayRef<Row> rows) {
                            {"flops", row.flops},
                            {"floor_us", row.floor},
                            {"limit", row.isMemory ? "memory" : "arithmetic"}});
-  return llvm::json::Object{{"function", function},
+  return llvm::json::Object{{"function", function.str()},
                             {"kernels", std::move(kernels)}};
 }
 
