@@ -13,6 +13,8 @@ for single, row in zip(one, two, strict=True):
     assert row["argument_bytes"] > single["argument_bytes"] + 4 * row["weight_elements"]
     falls = [a - b for a, b in zip(row["losses"], row["losses"][1:])]
     expected = [a - b for a, b in zip(single["losses"], single["losses"][1:])]
-    assert row["losses"][0] == single["losses"][0]
+    # Under delayed scaling, the second micro-batch casts with the scales that the first one found.
+    if row["recipe"] != "delayed_scaling":
+        assert row["losses"][0] == single["losses"][0]
     # An update too many, or one too few, would double a fall, or make it 0.
     assert all(0.5 * b < a < 1.5 * b for a, b in zip(falls, expected)), (falls, expected)

@@ -36,7 +36,7 @@ func.func @step(%a0: !tert.buffer<256>, %a1: !tert.buffer<256>, %a2: !tert.buffe
   %part = tert.slice %a11 offset 0 : !tert.buffer<256> -> !tert.buffer<64>
   tert.launch "copy" {bytes = 64 : i64} (%a5, %part) : !tert.buffer<256>, !tert.buffer<64>
   tert.launch "sgd" {count = 64 : i64, param_type = 0 : i32, grad_type = 0 : i32, momentum = 0.5 : f32, weight_decay = 0.0 : f32, nesterov = 0 : i32}
-    (%a1, %a5, %a2, %a5, %none, %a1, %a2) : !tert.buffer<256>, !tert.buffer<256>, !tert.buffer<256>, !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<256>, !tert.buffer<256>
+    (%a1, %a5, %a2, %a5, %none, %a1, %a2, %none) : !tert.buffer<256>, !tert.buffer<256>, !tert.buffer<256>, !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<256>, !tert.buffer<256>, !tert.buffer<0>
   tert.launch "delayed_scaling_update" {slots = 8 : i64, history_length = 8 : i64, algorithm = 0 : i32, fp8_max = 448.0 : f32, margin = 0 : i32}
     (%a5, %a3, %a4, %a3, %a12) : !tert.buffer<256>, !tert.buffer<256>, !tert.buffer<256>, !tert.buffer<256>, !tert.buffer<256>
   tert.launch "matmul" {m = 8 : i64, n = 8 : i64, k = 8 : i64, trans_a = 0 : i32, trans_b = 0 : i32, type = 0 : i32, out_type = 0 : i32}
