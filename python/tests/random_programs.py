@@ -13,11 +13,16 @@ gradient, the bound is 0.
 
 import functools
 import math
+import pathlib
 import random
+import sys
 from typing import NamedTuple
 
 import torch
 from torch.nn import functional as F
+
+sys.path.append(str(pathlib.Path(__file__).parents[2] / "test/model"))
+from te_model.noise import Round, signs  # noqa: E402
 
 U, DRAWS, LARGEST = 2.0**-24, 4, 64.0
 
@@ -229,23 +234,6 @@ class Step(NamedTuple):
     name: str
     operands: tuple
     params: dict
-
-
-def signs(x):
-    return torch.randint(0, 2, x.shape) * 2 - 1
-
-
-class Round(torch.autograd.Function):
-    """Changes each element by a factor 1 + d, with random signs of |d|, and so its gradient."""
-
-    @staticmethod
-    def forward(context, x, size):
-        context.size = size
-        return x * (1 + size * signs(x))
-
-    @staticmethod
-    def backward(context, dy):
-        return dy * (1 + context.size * signs(dy)), None
 
 
 class Program:

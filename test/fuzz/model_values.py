@@ -8,28 +8,12 @@ largest change of an element of the tensor in some draws.
 import math
 
 import torch
+from te_model.noise import Round, signs
 
 U, DRAWS = 2.0**-24, 3
 #: Half a unit in the last place, and the smallest number of each type.
 ROUNDING = {"bf16": 2.0**-8, "f16": 2.0**-11, "f32": 2.0**-24}
 TINY = {"bf16": 2.0**-133, "f16": 2.0**-24, "f32": 2.0**-149}
-
-
-def signs(x):
-    return torch.randint(0, 2, x.shape) * 2 - 1
-
-
-class Round(torch.autograd.Function):
-    """Changes each element by a factor 1 + d, with random signs of |d|, and so its gradient."""
-
-    @staticmethod
-    def forward(context, x, size):
-        context.size = size
-        return x * (1 + size * signs(x))
-
-    @staticmethod
-    def backward(context, dy):
-        return dy * (1 + context.size * signs(dy)), None
 
 
 class Read(torch.autograd.Function):
