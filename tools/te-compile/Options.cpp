@@ -48,7 +48,7 @@ Output:
   --linker=PROGRAM    what links F.so (default: the first found on the PATH of
                       ld.lld, ld.lld-22, ld, clang, cc)
 Debugging:
-  --mlir-print-ir-after-all, --mlir-timing
+  --mlir-print-ir-after-all
   --help, --help-hidden (every option of MLIR and LLVM), --version
 
 EXAMPLES:

@@ -72,7 +72,7 @@ Report:
   --trace=F.json      when each phase, step, and launch of the last step ran,
                       for Perfetto or chrome://tracing; that step is slower
   --quiet             no progress and no summary line
-  --mlir-print-ir-after-all, --mlir-timing
+  --mlir-print-ir-after-all
   --help, --help-hidden (every option of MLIR and LLVM), --version
 
 EXAMPLES:
