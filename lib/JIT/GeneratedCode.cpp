@@ -128,18 +128,13 @@ static OwningOpRef<ModuleOp> takeKernel(LLVM::LLVMFuncOp kernel,
 /// Equal calls are merged before they are inlined.
 static constexpr llvm::StringLiteral kMergeCalls =
     "function(instcombine<no-verify-fixpoint>,early-cse)";
-/// What is left to do for code without loops that run often. O3 takes several
-/// times as long.
-static constexpr llvm::StringLiteral kStraightCode =
+/// The code is straight lines that the emitter has unrolled, for which O3 takes
+/// up to twice the time. Loops of one iteration are gone before licm, which
+/// would move their stores behind all computation.
+static constexpr llvm::StringLiteral kOptimize =
     "always-inline,globaldce,function(sroa,early-cse<memssa>,"
     "instcombine<no-verify-fixpoint>,simplifycfg,loop(loop-rotate,indvars),"
-    "loop-mssa(licm),instcombine<no-verify-fixpoint>,simplifycfg)";
-
-/// Whether a kernel of `module` reduces rows, for which warps exchange values.
-static bool reducesRows(llvm::Module &module) {
-  return llvm::Intrinsic::getDeclarationIfExists(
-             &module, llvm::Intrinsic::nvvm_shfl_sync_bfly_f32) != nullptr;
-}
+    "simplifycfg,loop-mssa(licm),instcombine<no-verify-fixpoint>,simplifycfg)";
 
 /// Compiles `module`, in which the only defined function is a kernel, to PTX.
 static llvm::Expected<std::string> emitPtx(llvm::Module &module,
@@ -168,19 +163,14 @@ static llvm::Expected<std::string> emitPtx(llvm::Module &module,
   if (llvm::Error failure = linkScalarMath(module))
     return failure;
   defineReciprocal(module, /*isGpu=*/true);
-  withPasses(machine.get(), [&](llvm::PassBuilder &builder,
-                                llvm::FunctionAnalysisManager &,
-                                llvm::ModuleAnalysisManager &modules) {
-    llvm::ModulePassManager passes;
-    llvm::cantFail(builder.parsePassPipeline(passes, kMergeCalls));
-    // Loops over rows that O3 does not unroll take up to twice the time.
-    if (reducesRows(module))
-      passes.addPass(
-          builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O3));
-    else
-      llvm::cantFail(builder.parsePassPipeline(passes, kStraightCode));
-    passes.run(module, modules);
-  });
+  withPasses(machine.get(),
+             [&](llvm::PassBuilder &builder, llvm::FunctionAnalysisManager &,
+                 llvm::ModuleAnalysisManager &modules) {
+               llvm::ModulePassManager passes;
+               llvm::cantFail(builder.parsePassPipeline(passes, kMergeCalls));
+               llvm::cantFail(builder.parsePassPipeline(passes, kOptimize));
+               passes.run(module, modules);
+             });
   llvm::SmallString<0> text;
   llvm::raw_svector_ostream stream(text);
   llvm::legacy::PassManager passes;

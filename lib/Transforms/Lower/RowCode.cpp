@@ -120,9 +120,13 @@ private:
   SmallVector<Value> emitRuns(Value base, Value thread, int64_t length,
                               ValueRange initial, UseRuns use);
   /// The runs of the thread among the next `runs` runs from column `begin` on,
-  /// of which the first `known` columns are in the row.
+  /// of which the first `known` columns are in the row, without what is in
+  /// shared memory.
   SmallVector<Run> loadRuns(Value base, Value begin, Value thread,
                             int64_t length, int64_t runs, int64_t known);
+  void setValues(Run &run, Value value, Value vector);
+  /// Loads what `pass` needs of `run` from shared memory.
+  void loadKept(Run &run);
   /// Computes the elements of `runs` in `pass`: the lanes of its reductions,
   /// and the results of the last pass.
   void useRuns(MutableArrayRef<Run> runs, int64_t length,
@@ -404,24 +408,28 @@ auto RowCode::loadRuns(Value base, Value begin, Value thread, int64_t length,
     run.index = add(base, run.col);
     for (int64_t k = 0; k < length; ++k)
       run.elements.emplace_back(add(run.index, wide(k)));
-    auto set = [&](Value value, Value vector) {
-      for (auto [k, element] : llvm::enumerate(run.elements))
-        element.values[value] = extract(vector, k);
-    };
     for (auto [i, argument] : llvm::enumerate(body.getArguments()))
       if (!isOfRow(argument) && !(hasKeptInputs && keptAt.contains(argument)))
-        set(argument, loadVector(i, run.index, length));
-    if (!hasKeptInputs)
-      continue;
-    for (auto [value, place] : keptAt)
-      if (isa<BlockArgument>(value) || passes->firstUseOf(value) < pass) {
-        const Type type = value.getType();
-        set(value, LLVM::LoadOp::create(b, loc, VectorType::get(length, type),
-                                        sharedAt(place, type, run.col),
-                                        alignmentOf(length, type)));
-      }
+        setValues(run, argument, loadVector(i, run.index, length));
   }
   return loaded;
+}
+
+void RowCode::setValues(Run &run, Value value, Value vector) {
+  for (auto [k, element] : llvm::enumerate(run.elements))
+    element.values[value] = extract(vector, k);
+}
+
+void RowCode::loadKept(Run &run) {
+  const int64_t length = run.elements.size();
+  for (auto [value, place] : keptAt)
+    if (isa<BlockArgument>(value) || passes->firstUseOf(value) < pass) {
+      const Type type = value.getType();
+      setValues(run, value,
+                LLVM::LoadOp::create(b, loc, VectorType::get(length, type),
+                                     sharedAt(place, type, run.col),
+                                     alignmentOf(length, type)));
+    }
 }
 
 void RowCode::useRuns(MutableArrayRef<Run> runs, int64_t length,
@@ -429,25 +437,32 @@ void RowCode::useRuns(MutableArrayRef<Run> runs, int64_t length,
   SmallVector<tert::RowReduceOp> reductions = passes->reductionsOf(pass);
   const int64_t lanesOfThread = kLanes / threads;
   for (auto [r, run] : llvm::enumerate(runs)) {
+    // One run at a time, so that they take fewer registers.
+    if (hasKeptInputs)
+      loadKept(run);
     for (Operation &op : body.without_terminator())
       if (dividesByRow(op) && passes->uses(pass, op.getResult(0)))
         divideByRow(cast<arith::DivFOp>(op), run.elements);
     SmallVector<Value> results = emptyVectors(length);
+    Value noAmax = LLVM::ConstantOp::create(b, loc, b.getF32FloatAttr(0.0f));
+    auto inRowOr = [&](Value other, Value value) -> Value {
+      return run.inRow ? LLVM::SelectOp::create(b, loc, run.inRow, value, other)
+                       : value;
+    };
     for (auto [k, element] : llvm::enumerate(run.elements)) {
       for (auto [s, op] : llvm::enumerate(reductions)) {
         Value &lane =
             lanes[s * lanesOfThread + (r * length + k) % lanesOfThread];
-        Value value = valueOf(op.getX(), element);
         // A lane is never -0, so that adding 0 does not change it.
-        if (run.inRow)
-          value = LLVM::SelectOp::create(b, loc, run.inRow, value, startOf(op));
-        lane = combine(op, lane, value);
+        lane = combine(op, lane,
+                       inRowOr(startOf(op), valueOf(op.getX(), element)));
       }
       if (pass != passes->getLast())
         continue;
-      // Behind the row, elements are the last ones again.
+      // Behind the row, elements are the last ones, or what another thread has
+      // made them if an output is an input.
       for (auto op : body.getOps<tert::AmaxOp>())
-        raise(op, valueOf(op.getX(), element));
+        raise(op, inRowOr(noAmax, valueOf(op.getX(), element)));
       for (auto [i, value] :
            llvm::enumerate(body.getTerminator()->getOperands()))
         if (isOutputOfAll(i))
