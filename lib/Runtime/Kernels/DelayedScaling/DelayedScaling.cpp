@@ -9,6 +9,7 @@
 #include "Cuda/CudaBackend.h"
 #include "Kernels/LaunchPlan.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -22,7 +23,8 @@ Status plan_delayed_scaling_update(const CudaDevice &device,
                                    std::to_string(params.slots)};
   LaunchConfig config;
   TE_RT_RETURN_IF_FAILED(config.find(device, "te_delayed_scaling_update"));
-  config.block = kDelayedScalingBlock;
+  config.block = static_cast<unsigned>(std::clamp<int64_t>(
+      roundUp(params.history_length, 32), 32, kMostDelayedScalingThreads));
   config.gridX = static_cast<unsigned>(params.slots);
   const float scaledMax = std::ldexp(params.fp8_max, -params.margin);
   *plan = makePlan(device, [config, params, scaledMax](const Launcher &launch,

@@ -9,21 +9,35 @@
 
 using namespace te::rt::cuda;
 
-extern "C" __global__ void __launch_bounds__(kDelayedScalingBlock)
+/// NaN is ignored.
+__device__ __forceinline__ float maxOverWarp(float value) {
+  for (int lanes = 16; lanes != 0; lanes /= 2)
+    value = fmaxf(value, __shfl_xor_sync(~0u, value, lanes));
+  return value;
+}
+
+/// Row `row` of the history, or `last` beyond its end.
+__device__ __forceinline__ float
+rowOr(float last, const DelayedScalingArgs &args, int64_t row, int64_t slot) {
+  return row < args.length ? args.history[row * args.slots + slot] : last;
+}
+
+extern "C" __global__ void __launch_bounds__(kMostDelayedScalingThreads)
     te_delayed_scaling_update(const __grid_constant__ DelayedScalingArgs args) {
   const int64_t slot = blockIdx.x;
   // Every thread reads row 0 before the first barrier; after it row 0 changes.
-  const float measured = args.amax[slot];
+  const float measured = args.amax[slot], scale = args.scale[slot];
   const float last = measured != 0.0f ? measured : args.history[slot];
   const bool moves = last != 0.0f;
   float amax = last;
-  for (int64_t base = 0; base < args.length; base += kDelayedScalingBlock) {
+  for (int64_t base = 0; base < args.length; base += blockDim.x) {
     const int64_t i = base + threadIdx.x;
-    const int64_t from = moves ? i + 1 : i;
-    const float entry =
-        from < args.length ? args.history[from * args.slots + slot] : last;
+    // No load waits for `moves`.
+    const float own = rowOr(last, args, i, slot);
+    const float next = rowOr(last, args, i + 1, slot);
+    const float entry = moves ? next : own;
     // The history may be moved in place: this iteration writes rows below
-    // base + 256, which it or an earlier one has read.
+    // base + the block, which it or an earlier one has read.
     __syncthreads();
     if (i < args.length) {
       args.newHistory[i * args.slots + slot] = moves && i == 0 ? 0.0f : entry;
@@ -31,18 +45,17 @@ extern "C" __global__ void __launch_bounds__(kDelayedScalingBlock)
     }
   }
 
-  __shared__ float partial[kDelayedScalingBlock];
-  partial[threadIdx.x] = amax;
-  for (int s = kDelayedScalingBlock / 2; s != 0; s /= 2) {
-    __syncthreads();
-    if (threadIdx.x < s)
-      partial[threadIdx.x] =
-          fmaxf(partial[threadIdx.x], partial[threadIdx.x + s]);
-  }
-  if (threadIdx.x == 0) {
-    // A slot that is not updated keeps its scale, regardless of its history.
-    amax = moves && args.algorithm == TE_RT_AMAX_MAX ? partial[0] : last;
+  __shared__ float partial[kMostDelayedScalingThreads / 32];
+  amax = maxOverWarp(amax);
+  if (threadIdx.x % 32 == 0)
+    partial[threadIdx.x / 32] = amax;
+  __syncthreads();
+  if (threadIdx.x >= 32)
+    return;
+  amax = maxOverWarp(partial[threadIdx.x % (blockDim.x / 32)]);
+  // A slot that is not updated keeps its scale, regardless of its history.
+  amax = moves && args.algorithm == TE_RT_AMAX_MAX ? amax : last;
+  if (threadIdx.x == 0)
     args.newScale[slot] =
-        te::rt::math::delayedScale(amax, args.scaledMax, args.scale[slot]);
-  }
+        te::rt::math::delayedScale(amax, args.scaledMax, scale);
 }

@@ -11,7 +11,8 @@
 
 namespace te::rt::cuda {
 
-inline constexpr int kDelayedScalingBlock = 256;
+/// A history of 1024 rows, the default of recipes, is read at once.
+inline constexpr int kMostDelayedScalingThreads = 1024;
 
 /// Outputs may be the matching inputs.
 struct DelayedScalingArgs {
