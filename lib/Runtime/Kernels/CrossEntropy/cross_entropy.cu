@@ -32,25 +32,54 @@ __device__ __forceinline__ float baseOf(float max) {
   return max == -math::kInfinity ? 0.0f : max;
 }
 
+/// The maximum of a run. NaN is dropped, unless there is nothing else.
+template <typename T, int N>
+__device__ __forceinline__ float maxOf(const Run<T, N> &run) {
+  if constexpr (sizeof(T) == 4) {
+    float max = __uint_as_float(run.words[0]);
+#pragma unroll
+    for (int i = 1; i < N; ++i)
+      max = fmaxf(max, __uint_as_float(run.words[i]));
+    return max;
+  } else {
+    uint32_t pair = run.words[0];
+#pragma unroll
+    for (int i = 1; i < N / 2; ++i)
+      pair = maxWord<T>(pair, run.words[i]);
+    float low, high;
+    unpackWord<T>(pair, low, high);
+    return fmaxf(low, high);
+  }
+}
+
 /// One lane of a sum of exponentials (Kernels.td).
 struct ExpLane {
   float max = -math::kInfinity, sum = 0.0f;
 
   /// Takes a run. Elements after the end of the row are -inf, which add
   /// nothing.
-  __device__ __forceinline__ void add(float (&x)[kExpRun]) {
+  template <typename T>
+  __device__ __forceinline__ void add(const Run<T, kExpRun> &run) {
     const float before = max;
-#pragma unroll
-    for (int k = 0; k < kExpRun; ++k)
-      max = x[k] > max ? x[k] : max;
+    max = fmaxf(before, maxOf(run));
     const float base = baseOf(max);
-    // Without a new maximum the factor is exp(0) = 1, or the sum is 0.
-    if (max != before)
-      sum = sum * math::exp(before - base);
+    float x[kExpRun], factor = before - base;
+    run.unpack(x);
 #pragma unroll
     for (int k = 0; k < kExpRun; ++k)
       x[k] = x[k] - base;
-    expOf(x, x);
+    if (fabsf(before) < kSmallLogit && areSmall(run)) {
+      // Most warps have a lane with a new maximum, so no lane looks for one.
+      factor = fastExp(factor);
+#pragma unroll
+      for (int k = 0; k < kExpRun; ++k)
+        x[k] = fastExp(x[k]);
+    } else {
+      // Without a new maximum the factor is exp(0), or the sum is 0.
+      factor = max != before ? math::exp(factor) : 1.0f;
+      expOf(x, x);
+    }
+    sum = sum * factor;
 #pragma unroll
     for (int k = 0; k < kExpRun; ++k)
       sum = sum + x[k];
@@ -108,11 +137,8 @@ __device__ __forceinline__ void logSumExp(const CrossEntropyArgs &args) {
         runs[u] = loadRun<T, kVectors>(row, v + u * kStep, args.vocab);
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u)
-      if (v + u * kStep < args.vocab) {
-        float x[kExpRun];
-        runs[u].unpack(x);
-        lane.add(x);
-      }
+      if (v + u * kStep < args.vocab)
+        lane.add(runs[u]);
   }
   const float max = blockMax(lane.max);
   lanes[threadIdx.x] = lane.sum * math::exp(lane.max - baseOf(max));

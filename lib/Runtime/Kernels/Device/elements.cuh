@@ -69,7 +69,7 @@ __device__ __forceinline__ uint32_t packWord<f16>(float low, float high) {
   return *reinterpret_cast<const uint32_t *>(&pair);
 }
 
-/// The maximum of each half of a word of non-negative values. NaN is dropped.
+/// The maximum of each half of a word. NaN is dropped.
 template <typename T>
 __device__ __forceinline__ uint32_t maxWord(uint32_t a, uint32_t b);
 template <>
