@@ -28,7 +28,7 @@ Array added(const Array &a, const Array &b) {
 TEST_P(NormAddend, IsAddedBeforeTheNorm) {
   for (int32_t type : kTypes)
     for (const char *kind : {"normal", "huge", "inf", "nan", "negzero"})
-      for (int64_t cols : {1, 33, 256, 1000, 4096, 9000, 20001}) {
+      for (int64_t cols : {1, 33, 256, 1000, 2048, 4096, 9000, 20001}) {
         const int64_t rows = 5;
         const size_t count = rows * cols;
         const Array x = makeArray(kind, type, count, 1);
@@ -86,7 +86,7 @@ TEST_P(NormAddend, IsAddedBeforeTheNorm) {
 TEST_P(NormAddend, IsAddedToTheNorm) {
   for (int32_t type : kTypes)
     for (const char *kind : {"normal", "huge", "inf", "nan", "negzero"})
-      for (int64_t cols : {1, 33, 256, 1000, 4096, 9000, 20001}) {
+      for (int64_t cols : {1, 33, 256, 1000, 2048, 4096, 9000, 20001}) {
         const int64_t rows = 5;
         const size_t count = rows * cols;
         const Array x = makeArray("normal", type, count, 1);
@@ -142,7 +142,7 @@ TEST_P(NormAddend, IsAddedToTheNorm) {
 // do not change, neither with an addend nor with an amax.
 TEST_P(NormAddend, IsAddedToTheGradient) {
   for (int32_t type : kTypes)
-    for (int64_t cols : {1, 33, 256, 1000, 4096, 9000}) {
+    for (int64_t cols : {1, 33, 256, 1000, 2048, 3072, 4096, 9000}) {
       const int64_t rows = 37;
       const size_t count = rows * cols;
       const Array dy = makeArray("normal", type, count, 1);

@@ -21,13 +21,21 @@ namespace {
 /// keep pointers to them.
 struct NormKernels {
   const char *family, *shortRows, *longRows, *anyRows;
-  const char *backwardShortRows, *backwardAnyRows;
+  const char *backwardStrips, *backwardShortRows, *backwardAnyRows;
+  const char *blockRows; // or null
 };
-#define TE_NORM_KERNELS(name)                                                  \
-  {name,        name "_short",          name "_long",                          \
-   name "_any", name "_backward_short", name "_backward_any"}
-constexpr NormKernels kRmsNorm = TE_NORM_KERNELS("te_rms_norm");
-constexpr NormKernels kLayerNorm = TE_NORM_KERNELS("te_layer_norm");
+#define TE_NORM_KERNELS(name, blockRows)                                       \
+  {name,                                                                       \
+   name "_short",                                                              \
+   name "_long",                                                               \
+   name "_any",                                                                \
+   name "_backward_strips",                                                    \
+   name "_backward_short",                                                     \
+   name "_backward_any",                                                       \
+   blockRows}
+constexpr NormKernels kRmsNorm = TE_NORM_KERNELS("te_rms_norm", nullptr);
+constexpr NormKernels kLayerNorm =
+    TE_NORM_KERNELS("te_layer_norm", "te_layer_norm_block");
 #undef TE_NORM_KERNELS
 
 Status findNorm(const CudaDevice &device, const char *family, int32_t type,
@@ -49,6 +57,12 @@ const char *keptKernel(const NormKernels &names, int64_t rowBytes) {
   return rowBytes <= kNormLongRuns * kNormRunBytes ? names.longRows : nullptr;
 }
 
+/// Whether a block can compute a row, and is not too large for it.
+bool isBlockRow(int64_t cols, int64_t rowBytes) {
+  return cols % (kPairGroup * kLanes) == 0 && rowBytes > kBlockRowBytes / 2 &&
+         rowBytes <= kBlockRowBytes;
+}
+
 /// `read(buffers)` returns arguments with the buffers of a launch.
 template <typename Params, typename Read>
 Status planNorm(const CudaDevice &device, const NormKernels &names,
@@ -60,8 +74,13 @@ Status planNorm(const CudaDevice &device, const NormKernels &names,
   TE_RT_RETURN_IF_FAILED(
       findNorm(device, names.anyRows, params.type, blocks, &any));
   kept = any;
-  if (const char *name = keptKernel(names, rowBytes))
+  if (names.blockRows && isBlockRow(params.cols, rowBytes)) {
+    TE_RT_RETURN_IF_FAILED(
+        findNorm(device, names.blockRows, params.type, params.rows, &kept));
+    kept.block = kPairBlock;
+  } else if (const char *name = keptKernel(names, rowBytes)) {
     TE_RT_RETURN_IF_FAILED(findNorm(device, name, params.type, blocks, &kept));
+  }
   *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
     NormArgs args = read(buffers);
     args.rows = params.rows;
@@ -84,6 +103,17 @@ struct BackwardBuffers {
   void *dgamma, *dbeta;
 };
 
+/// A block for each strip. `stageBytes` are those of a row of all inputs.
+Status findStrips(const CudaDevice &device, const char *family, int32_t type,
+                  int64_t strips, int64_t stageBytes, LaunchConfig *config) {
+  TE_RT_RETURN_IF_FAILED(
+      config->find(device, std::string(family) + "_" + inputTypeName(type),
+                   static_cast<int>(kStripStages * stageBytes)));
+  config->name = family;
+  config->block = kPairBlock;
+  return setGrid(strips, config);
+}
+
 template <typename Params, typename Read>
 Status planNormBackward(const CudaDevice &device, const NormKernels &names,
                         const Params &params, int sums, Read read,
@@ -97,11 +127,16 @@ Status planNormBackward(const CudaDevice &device, const NormKernels &names,
       findNorm(device, names.backwardAnyRows, params.type,
                strips * (rowBlocks + columnBlocks(params.cols, false)), &any));
   kept = any;
-  if (rowBytes <= kNormShortRuns * kNormRunBytes)
+  if (strips >= device.multiprocessors && isBlockRow(params.cols, rowBytes)) {
+    TE_RT_RETURN_IF_FAILED(findStrips(device, names.backwardStrips, params.type,
+                                      strips, 3 * rowBytes, &kept));
+  } else {
+    if (rowBytes <= kNormShortRuns * kNormRunBytes)
+      TE_RT_RETURN_IF_FAILED(
+          findNorm(device, names.backwardShortRows, params.type, 0, &kept));
     TE_RT_RETURN_IF_FAILED(
-        findNorm(device, names.backwardShortRows, params.type, 0, &kept));
-  TE_RT_RETURN_IF_FAILED(
-      setGrid(strips * (rowBlocks + columnBlocks(params.cols, true)), &kept));
+        setGrid(strips * (rowBlocks + columnBlocks(params.cols, true)), &kept));
+  }
   TE_RT_RETURN_IF_FAILED(findNorm(device, "te_strip_sum", params.type,
                                   ceilDiv(sums * params.cols, kStripColumns),
                                   &sum));

@@ -6,15 +6,17 @@
 // always the same 8 of the 256 lanes, so one thread sums each lane in order,
 // and the upper strides of the tree are shuffles. Rows of up to 8 KiB (16 KiB
 // forward) stay in registers between the sum and its use; longer rows are read
-// again, and rows that are not aligned are read element by element (V = 1).
+// again, and rows that are not aligned are read element by element (V = 1). A
+// block computes the row where that is faster: in layer_norm, and in gradients
+// of many rows (strip_gradients.cuh).
 //
 // Column sums have two stages: the sums of chunks or strips of rows in a
 // workspace, then the sum of those in order. The backward needs dy and x twice,
-// along rows for dx and along columns for dgamma. One launch computes both,
-// with the blocks for dgamma of a strip next to those for its dx: whichever
-// comes second finds the strip in L2, and it is read from HBM once. Therefore
-// dx must not overlap dy or x: a block would overwrite what another one still
-// reads.
+// along rows for dx and along columns for dgamma. One launch computes both;
+// where a warp computes a row, with the blocks for dgamma of a strip next to
+// those for its dx: whichever comes second finds the strip in L2, and it is
+// read from HBM once. Therefore dx must not overlap dy or x: a block would
+// overwrite what another one still reads.
 //
 // The two norms share their code: `kCentred` marks what layer_norm has and
 // rms_norm does not have, the mean.
@@ -22,37 +24,14 @@
 //===----------------------------------------------------------------------===//
 
 #include "Core/Formulas.h"
-#include "Kernels/Device/elements.cuh"
+#include "Kernels/Norm/block_sum.cuh"
 #include "Kernels/Norm/lane_sum.cuh"
 #include "Kernels/Norm/norm_args.h"
+#include "Kernels/Norm/norm_runs.cuh"
+#include "Kernels/Norm/strip_gradients.cuh"
 
 namespace te::rt::cuda {
 namespace {
-
-/// Gamma, plus 1 if it is zero-centred.
-template <typename T, int V>
-__device__ __forceinline__ void gammaOf(const Run<T, V> &gamma,
-                                        bool zeroCentered, float (&g)[V]) {
-  gamma.unpack(g);
-  if (zeroCentered) {
-#pragma unroll
-    for (int k = 0; k < V; ++k)
-      g[k] = g[k] + 1.0f;
-  }
-}
-
-/// The rounded sums of elements.
-template <int V, typename T>
-__device__ __forceinline__ Run<T, V> added(const Run<T, V> &a,
-                                           const Run<T, V> &b) {
-  float x[V], y[V];
-  a.unpack(x);
-  b.unpack(y);
-#pragma unroll
-  for (int k = 0; k < V; ++k)
-    x[k] = x[k] + y[k];
-  return Run<T, V>::pack(x);
-}
 
 //===----------------------------------------------------------------------===//
 // Forward
@@ -203,6 +182,122 @@ __device__ __forceinline__ void norm(const NormArgs &args) {
   if (args.amax)
     raiseToBlockMax(args.amax, amax.get());
 }
+
+/// A block computes a row of layer_norm, which has kBlockRowBytes at most. The
+/// columns of a thread fit in fewer registers than half of a warp's row, and
+/// more loads are in flight.
+template <typename T> class BlockNorm {
+  static constexpr int kRuns =
+      kBlockRowBytes / kLanes / static_cast<int>(sizeof(T));
+  using Pair = Run<T, 2>;
+
+public:
+  __device__ __forceinline__ explicit BlockNorm(const NormArgs &args)
+      : args(args), col(2 * static_cast<int>(threadIdx.x)),
+        at(static_cast<int64_t>(blockIdx.x) * args.cols + col) {}
+
+  __device__ __forceinline__ void run() {
+    __shared__ __align__(16) float lanes[2][1][kLanes];
+    const auto count = static_cast<float>(args.cols);
+    float acc[1][2] = {}, total[1];
+    loadRow(acc);
+    blockTotals(acc, lanes[0], total);
+    const float mu = total[0] / count;
+    acc[0][0] = acc[0][1] = 0.0f;
+    forPairs([&](int k) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        x[k][i] = x[k][i] - mu;
+        acc[0][i] = fmaf(x[k][i], x[k][i], acc[0][i]);
+      }
+    });
+    blockTotals(acc, lanes[1], total);
+    const float rsigma = math::rsigma(total[0], args.cols, args.epsilon);
+    if (threadIdx.x == 0) {
+      args.mu[blockIdx.x] = mu;
+      args.rsigma[blockIdx.x] = rsigma;
+    }
+    storeRow(rsigma);
+    if (args.amax)
+      raiseToBlockMax(args.amax, amax.get());
+  }
+
+private:
+  template <typename Visit>
+  __device__ __forceinline__ void forPairs(Visit visit) {
+    forGroups<kRuns>(args.cols, [&](int group) {
+#pragma unroll
+      for (int k = group; k < group + kPairGroup; ++k)
+        visit(k);
+    });
+  }
+  __device__ __forceinline__ static Pair load(const void *from, int64_t at) {
+    return Pair::load(static_cast<const T *>(from) + at);
+  }
+
+  /// Loads the row, stores its sum with the addend, and adds its columns.
+  __device__ __forceinline__ void loadRow(float (&acc)[1][2]) {
+    Pair pairs[kRuns];
+    forPairs([&](int k) { pairs[k] = load(args.x, at + k * kLanes); });
+    forGroups<kRuns>(args.cols, [&](int group) {
+      if (args.addend) {
+        Pair addends[kPairGroup];
+#pragma unroll
+        for (int i = 0; i < kPairGroup; ++i)
+          addends[i] = load(args.addend, at + (group + i) * kLanes);
+#pragma unroll
+        for (int i = 0; i < kPairGroup; ++i) {
+          Pair &sum = pairs[group + i];
+          sum = added(sum, addends[i]);
+          sum.store(static_cast<T *>(args.sum) + at + (group + i) * kLanes);
+        }
+      }
+#pragma unroll
+      for (int k = group; k < group + kPairGroup; ++k) {
+        pairs[k].unpack(x[k]);
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+          acc[0][i] = acc[0][i] + x[k][i];
+      }
+    });
+  }
+
+  __device__ __forceinline__ void storeRow(float rsigma) {
+    Pair gammas[kRuns], betas[kRuns];
+    forPairs([&](int k) {
+      gammas[k] = load(args.gamma, col + k * kLanes);
+      betas[k] = load(args.beta, col + k * kLanes);
+    });
+    forGroups<kRuns>(args.cols, [&](int group) {
+      Pair bases[kPairGroup];
+      if (args.base)
+#pragma unroll
+        for (int i = 0; i < kPairGroup; ++i)
+          bases[i] = load(args.base, at + (group + i) * kLanes);
+#pragma unroll
+      for (int i = 0; i < kPairGroup; ++i) {
+        const int k = group + i;
+        float g[2], b[2], out[2];
+        gammaOf(gammas[k], args.zeroCentered, g);
+        betas[k].unpack(b);
+        // x is centred.
+        out[0] = math::layerNorm(x[k][0], g[0], b[0], 0.0f, rsigma);
+        out[1] = math::layerNorm(x[k][1], g[1], b[1], 0.0f, rsigma);
+        Pair packed = Pair::pack(out);
+        if (args.base)
+          packed = added(packed, bases[i]);
+        amax.add(packed);
+        packed.store(static_cast<T *>(args.y) + at + k * kLanes);
+      }
+    });
+  }
+
+  const NormArgs &args;
+  int col;
+  int64_t at;
+  float x[kRuns][2]; // centred once the mean is there
+  AbsMax<T> amax;
+};
 
 //===----------------------------------------------------------------------===//
 // Column sums
@@ -535,6 +630,11 @@ using namespace te::rt::cuda;
           const __grid_constant__ NormBackwardArgs args) {                     \
     normBackward<T, kNormShortRuns, GradBody>(args);                           \
   }                                                                            \
+  extern "C" __global__ void __launch_bounds__(kPairBlock, 2)                  \
+      te_##name##_backward_strips_##type(                                      \
+          const __grid_constant__ NormBackwardArgs args) {                     \
+    StripGradients<T, centred>(args).run();                                    \
+  }                                                                            \
   extern "C" __global__ void __launch_bounds__(kNormBlock, 4)                  \
       te_##name##_backward_any_##type(                                         \
           const __grid_constant__ NormBackwardArgs args) {                     \
@@ -543,6 +643,10 @@ using namespace te::rt::cuda;
 #define TE_NORM_TYPE(type, T)                                                  \
   TE_NORM(rms_norm, type, T, false, RmsGradBody)                               \
   TE_NORM(layer_norm, type, T, true, LayerGradBody)                            \
+  extern "C" __global__ void __launch_bounds__(kPairBlock, 6)                  \
+      te_layer_norm_block_##type(const __grid_constant__ NormArgs args) {      \
+    BlockNorm<T>(args).run();                                                  \
+  }                                                                            \
   extern "C" __global__ void __launch_bounds__(kNormBlock, 6)                  \
       te_bias_grad_##type(const __grid_constant__ ColumnSumArgs args) {        \
     biasGrad<T>(args);                                                         \

@@ -83,6 +83,13 @@ inline constexpr int kNormRowsPerBlock = kNormBlock / 32;
 inline constexpr int kNormShortRuns = 16;
 inline constexpr int kNormLongRuns = 32;
 inline constexpr int kNormRunBytes = 512;
+/// Where a block computes a row, or the gradients of a strip of rows: its
+/// threads, the longest row, the runs of 256 columns that it visits together,
+/// and the rows that are in shared memory or on their way.
+inline constexpr int kPairBlock = 128;
+inline constexpr int kBlockRowBytes = 8192;
+inline constexpr int kPairGroup = 4;
+inline constexpr int kStripStages = 3;
 /// The second stage of a strip sum: columns of a block, and runs that it sums
 /// at a time.
 inline constexpr int kStripColumns = 32, kStripRuns = 16;

@@ -21,6 +21,8 @@ Book &book() {
     };
     if (const int algorithms = number("TE_FAKE_ALGORITHMS"))
       made->machine.algorithms = algorithms;
+    if (const int multiprocessors = number("TE_FAKE_MULTIPROCESSORS"))
+      made->machine.multiprocessors = multiprocessors;
     made->machine.algorithmTimes = {{number("TE_FAKE_FASTEST"), 0.5f}};
     made->machine.gemmMilliseconds = number("TE_FAKE_GEMM_MILLISECONDS");
     return made;

@@ -82,6 +82,7 @@ struct Object {
 struct Machine {
   int deviceCount = 1;
   int computeMajor = 9;
+  int multiprocessors = 132;
   int driverVersion = 13000;
   int cublasLtVersion = 130100;
   int cudnnVersion = 91900;
@@ -216,8 +217,9 @@ private:
 };
 
 /// The book of this process. For programs that are no test, TE_FAKE_ALGORITHMS,
-/// TE_FAKE_FASTEST (the number of the fastest algorithm) and
-/// TE_FAKE_GEMM_MILLISECONDS in the environment change its first machine.
+/// TE_FAKE_FASTEST (the number of the fastest algorithm),
+/// TE_FAKE_GEMM_MILLISECONDS and TE_FAKE_MULTIPROCESSORS in the environment
+/// change its first machine.
 Book &book();
 
 /// The current context of the calling thread.

@@ -159,7 +159,7 @@ CUresult CUDAAPI cuDeviceGetAttribute(int *value, CUdevice_attribute attribute,
     *value = book().machine.computeMajor;
     break;
   case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
-    *value = 132;
+    *value = book().machine.multiprocessors;
     break;
   case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
     *value = 50 << 20;

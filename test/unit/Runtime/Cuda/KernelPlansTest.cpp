@@ -261,7 +261,8 @@ TEST_P(KernelPlans, ProductsOfGroupsTakeSmallAndUnevenShapes) {
           }
 }
 
-// Rows are kept in registers if they fit.
+// Rows are kept in registers if they fit, and read once if there is a strip for
+// each multiprocessor.
 TEST_P(KernelPlans, NormGradientsKeepShortRows) {
   struct Case {
     int64_t rows, cols;
@@ -269,8 +270,12 @@ TEST_P(KernelPlans, NormGradientsKeepShortRows) {
     std::string kernel;
   };
   for (const Case &c : {
-           Case{8192, 4096, TE_RT_BF16, "short_bf16"},
-           Case{8192, 2048, TE_RT_F32, "short_f32"},
+           Case{8192, 4096, TE_RT_BF16, "strips_bf16"},
+           Case{8192, 2048, TE_RT_F32, "strips_f32"},
+           Case{4193, 3072, TE_RT_F16, "strips_f16"},
+           Case{4192, 3072, TE_RT_F16, "short_f16"},
+           Case{8192, 4088, TE_RT_BF16, "short_bf16"},
+           Case{8192, 2048, TE_RT_BF16, "short_bf16"},
            Case{8192, 4104, TE_RT_BF16, "any_bf16"},
            Case{8192, 1001, TE_RT_BF16, "any_bf16"},
        }) {
