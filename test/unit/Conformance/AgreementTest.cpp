@@ -382,6 +382,40 @@ TEST_P(Agreement, NormGradientsOfManyRows) {
     }
 }
 
+// Rows of 4 to 8 KiB, which a block computes. On a device of few
+// multiprocessors two strips are enough for the gradients to have one each.
+TEST_P(Agreement, NormsOfBlocks) {
+  constexpr struct {
+    int64_t cols;
+    int32_t type;
+  } kBlocks[] = {{3072, TE_RT_BF16}, {4096, TE_RT_F16}, {2048, TE_RT_F32}};
+  const int64_t rows = 37;
+  for (const auto &[cols, type] : kBlocks)
+    for (const char *kind : {"normal", "nan", "wide"}) {
+      const std::string what = label("blocks", rows, cols, type, kind);
+      const Array x = makeArray(kind, type, rows * cols, 1);
+      const Array dy = makeArray("normal", type, rows * cols, 2);
+      const Array gamma = makeArray("normal", type, cols, 3);
+      const Array beta = makeArray("normal", type, cols, 4);
+      const Array mu = makeArray("normal", TE_RT_F32, rows, 5);
+      const Array rsigma = makeArray("normal", TE_RT_F32, rows, 6);
+      check(what, TE_PLAN(layer_norm, rows, cols, type, 1e-5f, true),
+            {in(x.bytes), in(gamma.bytes), in(beta.bytes)},
+            {{type, rows * cols},
+             {TE_RT_F32, rows},
+             {TE_RT_F32, rows},
+             {TE_RT_F32, 1}});
+      check(what + " rms", TE_PLAN(rms_norm_backward, rows, cols, type, true),
+            {in(dy.bytes), in(x.bytes), in(gamma.bytes), in(rsigma.bytes)},
+            {{type, rows * cols}, {type, cols}, {TE_RT_F32, 1}});
+      check(what + " layer",
+            TE_PLAN(layer_norm_backward, rows, cols, type, true),
+            {in(dy.bytes), in(x.bytes), in(gamma.bytes), in(mu.bytes),
+             in(rsigma.bytes)},
+            {{type, rows * cols}, {type, cols}, {type, cols}, {TE_RT_F32, 1}});
+    }
+}
+
 // Full and partial chunks and heads, of one warp's lanes or more.
 TEST_P(Agreement, SinkGradients) {
   constexpr struct {
