@@ -80,6 +80,23 @@ def test_a_mask_is_that_of_the_call(name):
                 assert (one - two).norm() < 1e-5 * two.norm()
 
 
+class Normed(Masked):
+    """Queries and keys that are normed without weights, as in models of nanoGPT's speed runs."""
+
+    def forward(self, x, mask):
+        q, k, v = (t.view(*x.shape[:2], self.heads, -1).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
+        y = F.scaled_dot_product_attention(
+            F.rms_norm(q, q.shape[-1:]), F.layer_norm(k, k.shape[-1:]), v, attn_mask=mask
+        )
+        return self.out(y.transpose(1, 2).reshape(x.shape))
+
+
+@pytest.mark.parametrize("name", ["causal", "windowed"])
+def test_a_mask_of_normed_queries_and_keys(name):
+    mask = MASKS[name].expand(2, 1, -1, -1).clone()
+    assert compare(Normed(), torch.randn(2, 16, 64), mask, recipe=te_mlir.HighPrecision(), strict=True) == []
+
+
 class Chosen(Masked):
     """Attention for which the program chooses kernels."""
 

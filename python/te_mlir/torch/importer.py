@@ -118,7 +118,7 @@ class Importer(Weights):
             if is_input or node is None or not self.is_inside(atom) or _may_move_tokens(node, sequence):
                 found.add(atom)
             else:
-                pending += [(operand, node.name == "dot_general") for operand in node.inputs]
+                pending += [(operand, node.name == "dot_general") for operand in node.inputs if operand is not None]
         return found
 
     def outside_mask(
