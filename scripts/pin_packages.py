@@ -28,8 +28,10 @@ PYTHON = {
         *("jax==0.10.2", "optax==0.2.8", "equinox==0.13.8", "flax==0.12.8"),
     ],
 }
-#: Without the dependencies that only its trainer needs (Triton alone has 1 GB).
+#: Without the dependencies that only torchtitan's trainer (Triton alone has 1 GB), timm's data sets (torchvision, for
+#: PyTorch's build for CUDA) and LitGPT's commands need.
 ALONE = ["torchtitan==0.3.0", "spmd_types==0.2.3", "tyro==1.0.17", "docstring_parser==0.18.0"]
+ALONE += ["litgpt==0.5.13", "timm==1.0.31", "diffusers==0.42.1", "peft==0.21.2"]
 #: Headers of the releases that the kernels were measured with, and CUDA's compiler.
 CUDA = ["nvidia-cublas==13.1.0.3", "nvidia-cudnn-cu13==9.19.0.56", "nvidia-cudnn-frontend==1.18.0"]
 CUDA += [f"nvidia-{name}==13.0.*" for name in ("cuda-nvcc", "cuda-crt", "nvvm", "cuda-runtime", "cuda-cccl")]

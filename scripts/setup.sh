@@ -84,9 +84,11 @@ pinned() {
 # pip_install SECTION: the section has what its packages need, too.
 pip_install() { .venv/bin/python -m pip install -qq --no-deps --require-hashes -r <(pinned "$1"); }
 
-# python_group NOTE IMPORTS SECTION: installs the section in .venv unless all imports work.
+# python_group NOTE MODULES SECTION: installs the section in .venv unless it has all modules.
 python_group() {
-  if ! .venv/bin/python -c "import $2" 2>/dev/null; then
+  # timm is found, but cannot be imported without torchvision, which its tests do not need.
+  if ! .venv/bin/python -c "import sys, importlib.util as u
+sys.exit(any(u.find_spec(name.strip()) is None for name in '$2'.split(',')))" 2>/dev/null; then
     say "installing the packages of [$3] in .venv ($1)"
     pip_install "$3"
   fi
@@ -108,7 +110,7 @@ if wants test; then
     pip_install torch-cpu 2>/dev/null || pip_install torch
   fi
   python_group "about a minute" "transformers, accelerate, ml_dtypes, pytest, trl, lightning,\
-torchtitan, spmd_types, tyro, docstring_parser, mypy, ruff, material, mkdocstrings_handlers.python,\
+torchtitan, spmd_types, tyro, docstring_parser, litgpt, timm, diffusers, peft, mypy, ruff, material, mkdocstrings_handlers.python,\
 jax, optax, equinox, flax" test
 fi
 

@@ -50,19 +50,19 @@ def same_dropouts(of_weights=False):
             return x
         return drop_weights(x, p) if of_weights else x * draw(x.shape, p, 3).to(x.dtype)
 
-    def attention(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+    def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
         if not dropout_p:
-            return plain(q, k, v, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
-        scores = q @ k.transpose(2, 3) * (q.shape[-1] ** -0.5 if scale is None else scale)
+            return plain(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+        scores = query @ key.transpose(2, 3) * (query.shape[-1] ** -0.5 if scale is None else scale)
         if is_causal:
             attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
         if attn_mask is not None:
             scores = scores.masked_fill(~attn_mask, -torch.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
         weights = scores.softmax(-1)
-        if q.shape[2] != k.shape[2] or (attn_mask is not None and attn_mask.requires_grad):
+        if query.shape[2] != key.shape[2] or (attn_mask is not None and attn_mask.requires_grad):
             # This attention is compiled as products and a softmax, with a te.dropout.
-            return weights * draw(weights.shape, dropout_p, 3) @ v
-        return drop_weights(weights, dropout_p) @ v
+            return weights * draw(weights.shape, dropout_p, 3) @ value
+        return drop_weights(weights, dropout_p) @ value
 
     with (
         mock.patch("torch.nn.functional.dropout", dropout),

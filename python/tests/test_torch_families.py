@@ -10,22 +10,12 @@ transformers = pytest.importorskip("transformers")
 import families
 from conftest import RECIPES
 from test_torch_transformers import assert_imported_whole, assert_same, run
-from torch_compare import fresh  # noqa: F401
+from torch_compare import are_quantised, fresh, precision  # noqa: F401
 
 import te_mlir
 import te_mlir.torch
 
 transformers.logging.set_verbosity_error()
-
-
-def precision(compiled):
-    """The GEMMs of the forward with a weight in the ledger, one line each; not the products of attention."""
-    rows = compiled.te.report("precision").splitlines()
-    return [row for row in rows if row.split()[:1] == ["fprop"] and " grouped " not in row]
-
-
-def are_quantised(rows):
-    return rows and all(row.count(" f8E4M3FN ") == 2 for row in rows)
 
 
 @pytest.mark.parametrize("family", families.ODD)

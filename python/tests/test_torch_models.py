@@ -56,35 +56,6 @@ class Base(nn.Module):
         return self.loss(self.head(norm(x + self.feed(norm(x)))), ids)
 
 
-class Speedrun(Base):
-    """Squared relu, normed and rotated queries and keys, value embeddings, mixed residuals and capped logits."""
-
-    def __init__(self):
-        super().__init__()
-        self.values, self.mix, self.share = (
-            nn.Embedding(32, WIDTH),
-            nn.Parameter(torch.rand(2)),
-            nn.Parameter(torch.rand(2)),
-        )
-        angles = torch.outer(torch.arange(TOKENS), 1024.0 ** -torch.linspace(0, 1, WIDTH // HEADS // 2))
-        self.register_buffer("cos", angles.cos())
-        self.register_buffer("sin", angles.sin())
-
-    def rotate(self, x):
-        a, b = x.chunk(2, -1)
-        return torch.cat([a * self.cos + b * self.sin, b * self.cos - a * self.sin], -1)
-
-    def forward(self, ids):
-        x = start = norm(self.embed(ids))
-        x = self.mix[0] * x + self.mix[1] * start
-        q, k, v = map(heads_of, self.qkv(norm(x)).chunk(3, -1))
-        v = self.share[0] * v + self.share[1] * heads_of(self.values(ids)).view_as(v)
-        y = self.attend(self.rotate(norm(q)), self.rotate(norm(k)), v)
-        x = x + self.out(y.transpose(1, 2).reshape(x.shape))
-        x = x + self.down(F.relu(self.up(norm(x))).square())
-        return self.loss(30 * torch.tanh(self.head(norm(x)) / 30), ids)
-
-
 class ByHand(Base):
     """Attention with a mask that is filled in, as nanoGPT writes it without flash attention."""
 
@@ -221,7 +192,7 @@ class Joint(nn.Module):
 INPUTS = {Vision: (4, 3, 32, 32), Diffusion: (2, 4, 8, 8), Joint: (2, TOKENS, WIDTH)}
 
 
-@pytest.mark.parametrize("make", [Speedrun, ByHand, Biased, Clamped, *INPUTS])
+@pytest.mark.parametrize("make", [ByHand, Biased, Clamped, *INPUTS])
 def test_models_by_hand(make):
     model = make()
     inputs = torch.randn(INPUTS[make]) if make in INPUTS else torch.randint(0, 32, (2, TOKENS))

@@ -2,10 +2,12 @@
 
 import contextlib
 import copy
+import re
 import warnings
 
 import pytest
 import torch
+from dropouts import same_dropouts
 from torch import nn
 
 import te_mlir.torch
@@ -104,3 +106,58 @@ def assert_close(mine, theirs, bound=1e-5):
     for name, gradient in theirs.items():
         error = (mine[name] - gradient).norm() / gradient.norm()
         assert gradient.norm() > 0 and error < bound, (name, error.item())
+
+
+def trained(module, *inputs):
+    """(The loss of a call, the gradients by name of what has one), with the same random numbers in each call."""
+    torch.manual_seed(5)
+    module.zero_grad()
+    loss = module(*inputs)
+    loss.backward()
+    inner = getattr(module, "_orig_mod", module)
+    return loss.detach(), {name: p.grad.clone() for name, p in inner.named_parameters() if p.grad is not None}
+
+
+def precision(compiled):
+    """The GEMMs of the forward with a weight in the ledger, one line each; not the products of attention."""
+    rows = compiled.te.report("precision").splitlines()
+    return [row for row in rows if row.split()[:1] == ["fprop"] and " grouped " not in row]
+
+
+def are_quantised(rows):
+    return rows and all(row.count(" f8E4M3FN ") == 2 for row in rows)
+
+
+def assert_trains_whole(model, inputs, layers, zero=None):
+    """In f32, one part has autograd's loss and gradients, and nothing is left; in FP8, all linear layers are quantised.
+
+    inputs: arguments of a call that returns the loss. layers: the number of linear layers in FP8, of which some may be
+    parts of PyTorch's. zero: a pattern of names of parameters whose gradients are 0 except for rounding.
+    """
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.05)
+    with same_dropouts():
+        wanted_loss, wanted = trained(model, *inputs)
+    assert wanted.keys() == {name for name, p in model.named_parameters() if p.requires_grad}
+    compiled = te_mlir.torch.jit(model, strict=True, recipe=te_mlir.HighPrecision())
+    loss, found = trained(compiled, *inputs)
+    (graph,) = compiled.te.graphs
+    assert len(graph.parts) == 1 and not graph.reasons
+    assert abs(loss - wanted_loss) < 1e-5 * wanted_loss
+    assert found.keys() == wanted.keys()
+    largest = max(gradient.norm() for gradient in wanted.values())
+    for name, gradient in wanted.items():
+        if zero is not None and re.search(zero, name):
+            assert max(gradient.norm(), found[name].norm()) < 1e-5 * largest, name
+        else:
+            assert gradient.norm() > 0 and (found[name] - gradient).norm() < 1e-5 * gradient.norm(), name
+
+    torch._dynamo.reset()
+    compiled = te_mlir.torch.jit(model.bfloat16(), strict=True, recipe=te_mlir.Float8CurrentScaling())
+    halves = [t.bfloat16() if torch.is_tensor(t) and t.is_floating_point() else t for t in inputs]
+    loss, found = trained(compiled, *halves)
+    assert len(rows := precision(compiled)) == layers and are_quantised(rows), rows
+    assert abs(loss - wanted_loss) < 0.5 * wanted_loss
+    assert found.keys() == wanted.keys() and all(g.isfinite().all() for g in found.values())
+    return compiled
