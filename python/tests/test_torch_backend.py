@@ -140,3 +140,27 @@ def test_ignored_loggers_are_no_error_of_pytorchs_metrics(monkeypatch):
     )
     te_mlir.torch.jit(torch.nn.Linear(32, 32), recipe=te_mlir.HighPrecision())(torch.randn(4, 32))
     assert not errors
+
+
+class Forwarding(torch.nn.Module):
+    """A module that has the attributes of another one, as models of peft and diffusers do."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.inner = model
+
+    def __getattr__(self, name):
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("inner"), name)
+
+    def forward(self, x):
+        return self.inner(x)
+
+
+def test_layers_of_a_module_with_attributes_of_another_have_their_names():
+    compiled = te_mlir.torch.jit(Forwarding(Two(layers)), strict=True, recipe=te_mlir.HighPrecision())
+    compiled(X).sum().backward()
+    rows = [row.split() for row in compiled.te.report("precision").splitlines()]
+    assert [row[1] for row in rows if row[:1] == ["fprop"]] == ["inner.l1", "inner.l2"]
