@@ -65,6 +65,9 @@ void populateImport(OpPassManager &manager,
       {/*warnOnly=*/false, options.target, options.emulate}));
   // Before the derivative, which repeats what is inserted for cotangents.
   manager.nest<func::FuncOp>().addPass(createZeroUnusedPass());
+  // Before the derivative, so that gradients are of the slice, too, and after
+  // unused rows are zeros, which are followed from the input.
+  manager.nest<func::FuncOp>().addPass(createHoistSlicesPass());
 }
 
 void populateAutodiff(OpPassManager &manager, const TrainingPipelineOptions &) {

@@ -161,4 +161,33 @@ def ZeroUnusedPass : Pass<"te-zero-unused", "::mlir::func::FuncOp"> {
   ];
 }
 
+def HoistSlicesPass : Pass<"te-hoist-slices", "::mlir::func::FuncOp"> {
+  let summary = "slice the rows of a linear layer's input in place of its result";
+  let description = [{
+    If all that reads the result of a `te.linear` is one slice of its rows, such as the
+    logits without the last token of each sequence, the layer gets that slice of its
+    input. Between the layer and the slice there may be elementwise ops with one operand,
+    or with numbers, and a reshape of rows. The result for all rows is then never stored,
+    and `te-chunk-rows` finds a matrix in what follows. The pass declines if the slice of
+    the input has as many elements as the result, and for layers that are split over ranks.
+
+    Each row of the result has the bits that it has without the pass, except that a recipe
+    computes amaxes, and scales of blocks of rows, from the rows that are left. The gradient
+    of the weight is the sum over these rows. The pass runs before the program is
+    differentiated, and after `te-zero-unused`, which follows rows from the input.
+
+    Example:
+
+    ```mlir
+    %0 = tensor.extract_slice %x[0, 0] [255, 512] [1, 1] : tensor<256x512xbf16> to tensor<255x512xbf16>
+    %y = te.linear %0, %w : tensor<255x512xbf16>, tensor<4096x512xbf16> -> tensor<255x4096xbf16>
+    ```
+  }];
+  let dependentDialects = ["::mlir::te::TEDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::tensor::TensorDialect"];
+  let statistics = [
+    Statistic<"numHoisted", "num-hoisted", "Number of layers with a slice of their input">
+  ];
+}
+
 #endif // TEDIALECT_TRANSFORMS_IMPORT_PASSES
