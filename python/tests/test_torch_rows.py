@@ -31,6 +31,15 @@ def both(logits, labels):
     return taken(logp, labels), -(logp.exp() * logp).sum(-1)
 
 
+def mean_and_z_loss(logits, labels, **options):
+    mean = F.cross_entropy(logits.flatten(0, -2), labels.flatten(), **options)
+    return mean + 1e-4 * torch.logsumexp(logits.float(), -1).square().mean()
+
+
+def shifted(rows):
+    return lambda h, t: rows(h[:, :-1], t[:, 1:])
+
+
 #: What is computed of logits and labels.
 ROWS = {
     "log-softmax": lambda h, t: taken(h.log_softmax(-1), t),
@@ -42,6 +51,11 @@ ROWS = {
     "both": both,
     "z-loss": lambda h, t: torch.logsumexp(h, -1).square().mean(),
     "loss-and-z-loss": lambda h, t: of_tokens(h, t).mean() + 1e-4 * torch.logsumexp(h, -1).square().mean(),
+    "mean-and-z-loss": mean_and_z_loss,
+    "sum-and-z-loss": lambda h, t: mean_and_z_loss(h, t, reduction="sum"),
+    "ignored-mean-and-z-loss": lambda h, t: mean_and_z_loss(h, torch.where(t % 3 == 0, 5, t), ignore_index=5),
+    "shifted": shifted(both),
+    "shifted-mean-and-z-loss": shifted(mean_and_z_loss),
     "temperature": lambda h, t: taken((h / 0.7).log_softmax(-1), t),
     "softcap": lambda h, t: taken((30 * torch.tanh(h / 30)).log_softmax(-1), t),
 }

@@ -54,6 +54,8 @@ class Emission:
     def __init__(self, function: build.Function) -> None:
         self.function = function
         self._values: dict[Atom, Value] = {}
+        #: The elements of views in order, which all readers share.
+        self._ordered: dict[Value, build.Value] = {}
         #: Attention that is compiled as products and a softmax, with the reasons.
         self.spelled: list[tuple[Node, str]] = []
 
@@ -154,6 +156,11 @@ class Emission:
         """The elements of a value in order: its matrix, or a vector of them if they are stored in another order."""
         if value.layout.is_row_major(value.elements):
             return value.matrix
+        if value not in self._ordered:
+            self._ordered[value] = self._moved_in_order(value, user)
+        return self._ordered[value]
+
+    def _moved_in_order(self, value: Value, user: Node | None) -> build.Value:
         shape = list(value.layout.shape)
         found = moves_of(value.layout, value.elements)
         if found is None or value.matrix.dtype == "int32" or not math.prod(shape):

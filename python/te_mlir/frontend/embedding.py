@@ -8,10 +8,10 @@ from te_mlir import build
 from te_mlir.frontend.base import Unsupported, Value
 from te_mlir.frontend.graph import Atom, Node, Var
 from te_mlir.frontend.linear import Linears
+from te_mlir.frontend.losses import Picked
 
-#: Rows of which an element is picked by a sum. Longer rows have more indices than f32 has integers, and one row with few
-#: elements is a row of a table.
-_LEAST_CLASSES, _MOST_CLASSES = 32, 2**24
+#: Rows of which an element is picked by a sum. Longer rows have more indices than f32 has integers.
+_LEAST_CLASSES, MOST_CLASSES = 32, 2**24
 
 
 class Embedding(NamedTuple):
@@ -60,22 +60,37 @@ class Embeddings(Linears):
         """The vector of the numbers of the elements, in order, that a gather along `axis` takes."""
         raise NotImplementedError
 
-    def picks(self, indices: Atom, classes: int, user: Node) -> tuple[build.Value, build.Value]:
-        """f32 vectors: the index of each row, and the indices 0 to classes - 1."""
-        raise self.lacks(user)
+    def classes(self, targets: Atom, count: int, user: Node) -> build.Value:
+        """The f32 vector 0, 1, ..., count - 1. targets: what it is compared with."""
+        raise NotImplementedError
+
+    def picks(self, picked: Picked, user: Node) -> build.Value:
+        """The f32 vector of the targets of rows."""
+        raise NotImplementedError
 
     # Emission
 
     def _op_gather(self, var: Var, node: Node) -> Value:
         picks, x = node.params.get("picks"), node.inputs[0]
-        if picks is None or not _LEAST_CLASSES <= x.shape[-1] <= _MOST_CLASSES or not self.is_computed(x):
+        # A row with few elements is a row of a table, if the frontend looks up elements in tables.
+        is_table = "axis" in node.params and x.shape[-1] < _LEAST_CLASSES
+        if picks is None or is_table or x.shape[-1] > MOST_CLASSES or not self.is_computed(x):
             return self._op_embedding(var, node)
-        # A sum of one element of each row and zeros, which is part of what else is computed of the row.
-        f, rows = self.function, self.function.cast(self.rows(x, node), "float32")
-        index, classes = self.picks(picks[0], x.shape[-1], node)
-        spread = f.broadcast(index, rows.shape, [1]), f.broadcast(classes, rows.shape, [0])
-        made = f.reduce_sum(f.choose("oeq", *spread, rows, f.constant(0.0, rows.shape, "float32")), [1])
-        return self.dense(var, made)
+        return self.picked(var, node, Picked(x, *picks))
+
+    def picked(self, var: Var, node: Node, found: Picked) -> Value:
+        rows = self.function.cast(self.rows(found.x, node), "float32")
+        classes = self.classes(found.targets, found.x.shape[-1], node)
+        return self.dense(var, self.chosen_of_rows(rows, self.picks(found, node), classes))
+
+    def chosen_of_rows(self, rows: build.Value, targets: build.Value, classes: build.Value) -> build.Value:
+        """The element of each row at its target, or 0 if that is no class.
+
+        It is a sum of the element and zeros, which is a part of what else is computed of the row.
+        """
+        f = self.function
+        spread = f.broadcast(targets, rows.shape, [1]), f.broadcast(classes, rows.shape, [0])
+        return f.reduce_sum(f.choose("oeq", *spread, rows, f.constant(0.0, rows.shape, "float32")), [1])
 
     def is_computed(self, atom: Atom) -> bool:
         """Whether a value is computed in the program."""

@@ -132,11 +132,14 @@ def _log_sum_exp(value: Atom) -> Var | None:
 def _picked(value: Atom) -> Picked | None:
     """The elements at targets that a value consists of: gathered, or a sum of products with a one-hot value."""
     value = _same_elements(value)
+    return match_one_hot_sum(value) if node_of(value, "reduce_sum") is not None else _gathered(value)
+
+
+def match_one_hot_sum(value: Atom) -> Picked | None:
+    """The elements at targets of rows, as a sum of products with a one-hot value."""
     total = node_of(value, "reduce_sum")
-    if total is None:
-        return _gathered(value)
-    operand = total.inputs[0]
-    if tuple(total.params["axes"]) != (len(operand.shape) - 1,):
+    operand = total.inputs[0] if total is not None else value
+    if total is None or tuple(total.params["axes"]) != (len(operand.shape) - 1,):
         return None
     for x, hot in pairs(operand, "mul"):
         targets = _one_hot(hot) if x.shape == hot.shape else None

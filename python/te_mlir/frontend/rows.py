@@ -119,11 +119,15 @@ class Rows(Softmaxes):
 
     def log_softmax(self, var: Var, node: Node, x: Atom, axis: int) -> Value:
         rows, along = self._along(x, [axis], node)
-        shift, total = (self.function.broadcast(v, rows.shape, [1]) for v in self._log_sum(rows))
-        made = self.function.sub(self.function.sub(rows, shift), total)
+        made = self.log_softmax_of(rows)
         order = [n for n in range(len(x.shape)) if n not in along] + along
         layout = row_major([x.shape[n] for n in order]).permute([order.index(n) for n in range(len(order))])
         return Value(self.function.cast(made, var.dtype), layout)
+
+    def log_softmax_of(self, rows: build.Value) -> build.Value:
+        """The log-softmax of each row of an f32 matrix."""
+        shift, total = (self.function.broadcast(v, rows.shape, [1]) for v in self._log_sum(rows))
+        return self.function.sub(self.function.sub(rows, shift), total)
 
     def matched_rows(self, var: Var, node: Node) -> Value | None:
         """Emits a log-softmax or a logsumexp that a program spells out; None for other values."""

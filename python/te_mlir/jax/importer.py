@@ -18,6 +18,7 @@ import numpy as np
 
 from te_mlir import build
 from te_mlir.frontend import losses, rotary
+from te_mlir.frontend.embedding import MOST_CLASSES
 from te_mlir.frontend.emitter import Unsupported, Value, te_name
 from te_mlir.frontend.graph import Atom, Const, Node, Var
 from te_mlir.jax.graph import Graph, apply, custom_function, describe, takes_gradients
@@ -174,21 +175,20 @@ class Importer(Weights):
 
     def matched(self, var: Var, node: Node) -> Value | None:
         made = super().matched(var, node)
-        rows = losses.match_rows(var) if made is None else None
-        if rows is not None:
-            # Emit the logits, so that their reasons are noted, but not the operations of the loss.
-            self.value(rows.logits)
-            raise Unsupported(
-                node,
-                "the cross entropy of each row has no counterpart in te except in its sum or mean over all rows, or over "
-                "those of a mask of 0 and 1: where(mask, loss, 0), loss * (w > 0)",
-            )
-        return made
+        chosen = losses.match_one_hot_sum(var) if made is None else None
+        is_known = chosen is not None and chosen.x.shape[-1] <= MOST_CLASSES
+        return self.picked(var, node, chosen) if chosen is not None and is_known else made
 
     # Layers
 
     def targets(
-        self, user: Node, found: losses.CrossEntropy, place: np.ndarray[Any, Any], rows: int, classes: int
+        self,
+        user: Node,
+        found: losses.CrossEntropy,
+        place: np.ndarray[Any, Any],
+        rows: int,
+        classes: int,
+        by_rows: bool,
     ) -> tuple[build.Value, build.Value | None]:
         ignored = found.ignore_index
 
@@ -204,6 +204,13 @@ class Importer(Weights):
 
         calls = (user.origin.equation, *user.origin.calls)
         (places,) = apply(self.graph, counted, [found.targets, *(mask.values for mask in found.masks)], calls)
+        number = lambda t: jnp.sum((t >= 0) & (t < classes)).astype(jnp.float32)
+        if by_rows:
+            counts = lambda t: jnp.maximum(number(t), 1)
+            labels = self.feed(places, "labels", lambda t: t.astype(jnp.float32), (rows,), "float32", False, user)
+            return labels, None if found.summed else self.feed(
+                places, "count", counts, (), "float32", False, user, (classes, 1)
+            )
         whole = len(place) == rows and (place == np.arange(rows)).all()
         # If the logits are some rows of a larger matrix, the other rows do not count.
         make = None if whole else (lambda t: jnp.full(rows, ignored, jnp.int32).at[place].set(t))
@@ -211,8 +218,11 @@ class Importer(Weights):
         targets = self.feed(places, "targets", make, (rows,), "int32", False, user, how)
         if not found.summed:
             return targets, None
-        number = lambda t: jnp.sum((t >= 0) & (t < classes)).astype(jnp.float32)
         return targets, self.feed(places, "count", number, (), "float32", False, user, (classes,))
+
+    def is_returned(self, var: Var, readers: Sequence[Node]) -> bool:
+        # JAX computes integers.
+        return var in self.graph.outputs or not all(made.floating for node in readers for made in node.outputs)
 
     def table(
         self, table: Atom, user: Node, found: rotary.Rope, order: Sequence[int], batch: int, sequence: int

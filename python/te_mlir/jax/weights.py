@@ -9,10 +9,11 @@ from typing import Any
 import jax.numpy as jnp
 
 from te_mlir import build
-from te_mlir.frontend.base import Value
+from te_mlir.frontend.base import Unsupported, Value
 from te_mlir.frontend.embedding import Embedding
 from te_mlir.frontend.graph import Atom, Node, Var
 from te_mlir.frontend.linear import Operand
+from te_mlir.frontend.losses import Picked
 from te_mlir.frontend.parts import Columns, is_view, part_of, parts_of
 from te_mlir.jax.segments import Segments
 
@@ -133,3 +134,34 @@ class Weights(Segments):
         make = lambda t: (jnp.clip(t, 0, last) if found.clamps else t).reshape(-1).astype(jnp.int32)
         count, how = math.prod(found.indices.shape), (last,) if found.clamps else ()
         return self.feed(found.indices, "ids", make, (count,), "int32", differentiable=False, user=user, how=how)
+
+    # Elements of rows
+
+    def picked(self, var: Var, node: Node, found: Picked) -> Value:
+        made = super().picked(var, node, found)
+        if found.clamps or found.zeros:
+            return made
+        # JAX fills in NaN for an index out of range, which has a target of NaN.
+        targets, f = self.picks(found, node), self.function
+        chosen = f.cast(f.reshape(made.matrix, targets.shape), "float32")
+        return self.dense(
+            var, f.choose("oeq", targets, targets, chosen, f.constant(math.nan, targets.shape, "float32"))
+        )
+
+    def picks(self, picked: Picked, user: Node) -> build.Value:
+        targets, last = picked.targets, picked.x.shape[-1] - 1
+        if isinstance(targets, Var) and not self.is_of_integers(targets):
+            raise Unsupported(user, "its indices are computed from compiled values")
+
+        def make(t: Any) -> Any:
+            t = (jnp.clip(t, 0, last) if picked.clamps else t).reshape(-1)
+            known = picked.clamps or picked.zeros
+            return t.astype(jnp.float32) if known else jnp.where((t >= 0) & (t <= last), t.astype(jnp.float32), jnp.nan)
+
+        how = last, picked.clamps, picked.zeros
+        return self.feed(targets, "labels", make, (math.prod(targets.shape),), "float32", False, user, how)
+
+    def classes(self, targets: Atom, count: int, user: Node) -> build.Value:
+        return self.feed(
+            targets, "classes", lambda t: jnp.arange(count, dtype=jnp.float32), (count,), "float32", False, user
+        )

@@ -198,7 +198,7 @@ class Importer(Weights):
     # Losses
 
     def targets(
-        self, user: Node, found: CrossEntropy, place: np.ndarray[Any, Any], rows: int, classes: int
+        self, user: Node, found: CrossEntropy, place: np.ndarray[Any, Any], rows: int, classes: int, by_rows: bool
     ) -> tuple[build.Value, build.Value | None]:
         targets, ignored = found.targets, found.ignore_index
         if found.masks:
@@ -206,6 +206,11 @@ class Importer(Weights):
         if not isinstance(targets, Var) or not self.is_given(targets) or targets.floating:
             raise Unsupported(user, "its targets are not integers that are computed before the compiled part")
         count, origin = len(place), self.origin_of(targets)
+        if by_rows:
+            label = lambda t: t.masked_fill(t == ignored, -1).reshape(-1).float()
+            number = lambda t: (t != ignored).sum(dtype=torch.float32).clamp(min=1)
+            labels = self.feed(origin, f"labels_{ignored}", label, (rows,), torch.float32)
+            return labels, None if found.summed else self.feed(origin, f"count_{ignored}_1", number, (), torch.float32)
         if count == rows and (place == np.arange(rows)).all():
             ids = self.ids(targets, "ids", Indices())
         else:
@@ -223,6 +228,9 @@ class Importer(Weights):
             return ids, None
         number = lambda t: (t != ignored).sum(dtype=torch.float32)
         return ids, self.feed(origin, f"count_{ignored}", number, (), torch.float32)
+
+    def is_returned(self, var: Var, readers: Sequence[Node]) -> bool:
+        return var.origin is not None and any(user not in self.inside for user in var.origin.users)
 
     # Elementwise
 

@@ -14,6 +14,7 @@ from te_mlir.frontend.embedding import Embedding
 from te_mlir.frontend.graph import Atom, Node, Var
 from te_mlir.frontend.linear import Linear, Operand
 from te_mlir.frontend.looking import node_of, uncast
+from te_mlir.frontend.losses import Picked
 from te_mlir.frontend.parts import Columns
 from te_mlir.torch.arguments import FIXED, Arguments
 from te_mlir.torch.indices import Indices
@@ -122,14 +123,18 @@ class Weights(Arguments):
             raise Unsupported(gather, "its indices are computed from compiled values")
         return self.ids(index, f"places_{axis}_{'x'.join(map(str, sizes))}", make)
 
-    def picks(self, indices: Atom, classes: int, user: Node) -> tuple[build.Value, build.Value]:
+    def picks(self, picked: Picked, user: Node) -> build.Value:
         # PyTorch has checked that every index is in range.
-        if not self.is_given(indices):
+        if not self.is_given(picked.targets):
             raise Unsupported(user, "its indices are computed from compiled values")
-        origin, count = self.origin_of(indices), math.prod(indices.shape)
-        label = self.feed(origin, "labels", lambda t: t.reshape(-1).float(), (count,), torch.float32)
-        every = lambda t: torch.arange(classes, dtype=torch.float32, device=t.device)
-        return label, self.feed(origin, f"classes_{classes}", every, (classes,), torch.float32)
+        count = math.prod(picked.targets.shape)
+        return self.feed(
+            self.origin_of(picked.targets), "labels", lambda t: t.reshape(-1).float(), (count,), torch.float32
+        )
+
+    def classes(self, targets: Atom, count: int, user: Node) -> build.Value:
+        every = lambda t: torch.arange(count, dtype=torch.float32, device=t.device)
+        return self.feed(self.origin_of(targets), f"classes_{count}", every, (count,), torch.float32)
 
     def ids(self, ids: Atom, key: str, make: Callable[[torch.Tensor], torch.Tensor]) -> build.Value:
         """Indices that `make` computes from integers before the call; key: identifies what `make` does."""
