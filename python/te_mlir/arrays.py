@@ -7,6 +7,7 @@ if an array is theirs, they are loaded already.
 
 from __future__ import annotations
 
+import collections
 import ctypes
 import itertools
 import operator
@@ -249,8 +250,10 @@ def numpy_dtype(dtype: DType) -> Any:
 
 
 # Export: a managed tensor stays in `_exported` until its consumer runs the deleter. When Python ends, consumers may be
-# destroyed after this module, so the functions that they call are never freed and look up no names.
+# destroyed after this module, so the deleter is never freed and looks up no names.
 _exported: dict[int, Any] = {}
+#: The addresses of tensors whose capsules were not taken when this was last looked at.
+_offered: collections.deque[int] = collections.deque()
 
 
 @_Deleter
@@ -258,28 +261,33 @@ def _release(managed: Any, exported: Any = _exported, addressof: Any = ctypes.ad
     exported.pop(addressof(managed.contents), None)
 
 
-_CapsuleDestructor = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-_api_valid = ctypes.PyDLL(None).PyCapsule_IsValid
-_api_valid.restype, _api_valid.argtypes = ctypes.c_int, [ctypes.c_void_p, ctypes.c_char_p]
-_api_pointer = ctypes.PyDLL(None).PyCapsule_GetPointer
-_api_pointer.restype, _api_pointer.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_char_p]
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(_release))
 
 
-@_CapsuleDestructor
-def _drop_capsule(
-    capsule: int, exported: Any = _exported, valid: Any = _api_valid, pointer: Any = _api_pointer
-) -> None:
-    # A consumer renames the capsule and calls the deleter itself.
-    if valid(capsule, b"dltensor"):
-        exported.pop(pointer(capsule, b"dltensor"), None)
+def _drop_refused() -> None:
+    """Frees the tensors whose capsules a consumer dropped without taking them.
 
-
-for _callback in (_release, _drop_capsule):
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_callback))
+    A destructor of the capsule cannot do this: a consumer that refuses an element type, as NumPy does, drops the capsule
+    while its error is set, and a function of ctypes would lose that error.
+    """
+    for _ in range(len(_offered)):
+        address = _offered.popleft()
+        exported = _exported.get(address)
+        if exported is None or not _api.PyCapsule_IsValid(exported[0], b"dltensor"):
+            continue
+        # References: that of the tuple, and the argument.
+        if sys.getrefcount(exported[0]) <= 2:
+            _exported.pop(address, None)
+        else:
+            _offered.append(address)
 
 
 def export(pointer: int, dtype: DType, shape: tuple[int, ...], device: tuple[int, int], owner: Any) -> Any:
-    """A DLPack capsule of memory that `owner` keeps alive."""
+    """A DLPack capsule of memory that `owner` keeps alive.
+
+    If nobody takes the capsule, the memory is free after the next export.
+    """
+    _drop_refused()
     managed = _DLManagedTensor()
     extents = (ctypes.c_int64 * max(len(shape), 1))(*shape)
     tensor = managed.dl_tensor
@@ -289,8 +297,10 @@ def export(pointer: int, dtype: DType, shape: tuple[int, ...], device: tuple[int
     tensor.byte_offset = 0
     managed.deleter = _release
     address = ctypes.addressof(managed)
-    _exported[address] = (managed, extents, owner)
-    return _api.PyCapsule_New(address, b"dltensor", ctypes.cast(_drop_capsule, ctypes.c_void_p))
+    capsule = _api.PyCapsule_New(address, b"dltensor", None)
+    _exported[address] = (capsule, managed, extents, owner)
+    _offered.append(address)
+    return capsule
 
 
 def named(name: str) -> DType:

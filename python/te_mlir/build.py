@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from te_mlir.arrays import named
 from te_mlir.dtypes import BY_NAME, constant_text, float_text
+from te_mlir.errors import ArgumentError
 from te_mlir.recipes import Recipe
 
 GATED = ("swiglu", "geglu", "glu", "qgeglu", "reglu", "sreglu", "clamped_swiglu", "geglu_erf")
@@ -528,6 +529,8 @@ class Function:
         """x converted to `dtype`, rounded to nearest even."""
         if x.dtype == named(dtype).name:
             return x
+        if "int32" in (x.dtype, named(dtype).name):
+            raise ArgumentError(f"expected a cast of floats to floats, but got one of {x.dtype} to {dtype}")
         widths = BY_NAME[x.dtype].bytes, named(dtype).bytes
         if widths[0] == widths[1]:
             return self.cast(self.cast(x, "float32"), dtype)

@@ -50,6 +50,15 @@ def torch_stream_of(device: Any) -> Callable[[], int]:
     return torch_stream((arrays.CUDA if device.type == "cuda" else arrays.CPU, device.index or 0))
 
 
+def torch_place(device: Any) -> tuple[int, int]:
+    """The DLPack device of a torch.device; raises ArgumentError if te has no backend for it."""
+    kind = {"cpu": arrays.CPU, "cuda": arrays.CUDA}.get(device.type)
+    if kind is None:
+        hint = "; give them memory by to_empty(device='cpu'), and then values" if device.type == "meta" else ""
+        raise ArgumentError(f"expected tensors on 'cpu' or 'cuda', but got tensors on '{device}'{hint}")
+    return kind, device.index or 0
+
+
 def torch_recording(device: Any) -> Callable[[], bool]:
     """A function that returns whether PyTorch records a CUDA graph on the current stream; a graph has its own memory."""
     if device.type != "cuda":

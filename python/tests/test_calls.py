@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import math
 
 import numpy as np
 import pytest
@@ -95,10 +96,24 @@ def test_exported_memory_lives_as_long_as_its_consumer(reference):
 
 
 def test_capsules_that_nobody_takes_are_freed(reference):
-    capsule = reference.full((4,), "float32", 1.0).__dlpack__()
-    assert len(arrays._exported) == 1
-    del capsule
+    # Each export looks for capsules that are gone.
+    kept = reference.full((4,), "float32", 1.0).__dlpack__()
+    for _ in range(3):
+        reference.full((4,), "float32", 1.0).__dlpack__()
+        assert len(arrays._exported) == 2
+    del kept
+    last = np.from_dlpack(reference.full((4,), "float32", 1.0))
+    assert (last == 1).all() and len(arrays._exported) == 1
+    del last
     assert not arrays._exported
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e8m0fnu"])
+def test_types_that_numpy_lacks_are_its_own_error(reference, dtype):
+    tensor = reference.full((4,), dtype, math.nan)
+    with pytest.raises((BufferError, RuntimeError), match="Unsupported dtype"):
+        np.from_dlpack(tensor)
+    assert np.isnan(tensor.numpy().astype(np.float32)).all()
 
 
 def test_capsules_are_made_beside_other_users_of_pythonapi():

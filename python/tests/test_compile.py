@@ -27,6 +27,17 @@ def test_states_have_the_name_of_a_parameter_that_is_rounded(reference):
     assert [n for n in step.state_names if n.endswith("scale")] == ["w.x.scale", "w.w.scale", "w.dy.scale"]
 
 
+def test_integers_are_not_cast():
+    with build.Module().function("f") as f:
+        x, n = f.argument("x", (4,), "float32"), f.argument("n", (4,), "int32")
+        for value, dtype in ((x, "int32"), (n, "float32")):
+            with pytest.raises(
+                te_mlir.ArgumentError, match=f"of floats to floats, but got one of {value.dtype} to {dtype}"
+            ):
+                f.cast(value, dtype)
+        f.result("y", x)
+
+
 def test_vjp_gives_gradients_by_name(reference):
     step = te_mlir.compile(linear(), "linear", vjp=True, context=reference)
     assert step.inputs == ["x", "w", "grad.y"] and step.results == ["y", "grad.x", "grad.w"]

@@ -335,6 +335,13 @@ def test_products_and_keys_that_are_no_floats_are_told():
     x, w = jnp.ones((16, 32), jnp.int32), jnp.ones((32, 64), jnp.int32)
     with pytest.raises(ImportFailure, match=r"dot_general\(i32 .* its result has elements of i32; te has float32"):
         te_mlir.jax.jit(lambda x, w: x @ w)(x, w)
+    # JAX also multiplies integers with floats.
+    mixed = r"dot_general\(i32 .* at .*test_jax_import.py.*expected operands of floats, but got i32; cast it before"
+    w = w.astype(jnp.float32)
+    with pytest.raises(ImportFailure, match=mixed):
+        te_mlir.jax.jit(lambda x, w: x @ w)(x, w)
+    with pytest.raises(ImportFailure, match=mixed):
+        te_mlir.jax.jit(lambda x, w: jnp.einsum("bij,bjk->bik", x[None], (w @ w.T @ w)[None]))(x, w)
 
 
 #: Derivatives where JAX chooses them, at zeros and of equal operands.

@@ -324,6 +324,11 @@ class Odd(nn.Module):
     "function, reason",
     [
         (lambda x: F.alpha_dropout(x, 0.1, True), "aten.alpha_dropout(float32 [64, 64]): it draws random numbers"),
+        (
+            lambda x: x * x.int().cumsum(0),
+            "aten.to.dtype(float32 [64, 64]): its result has elements of int32, and te computes only floats",
+        ),
+        (lambda x: x.bfloat16().cumsum(1, dtype=torch.float32), ""),
         (lambda x: x * x[:, :1], ""),
         (lambda x: x * x[:1, ::2].repeat(1, 2), ""),
         (lambda x: x * x.mean() + x.sum(1, keepdim=True), ""),

@@ -12,6 +12,7 @@ from torch_compare import assert_close, batch, fresh  # noqa: F401
 
 import te_mlir
 import te_mlir.torch
+import te_mlir.torch.optim
 
 
 def compiled_gpt():
@@ -97,3 +98,24 @@ def test_a_parameter_resized_after_compile_is_compiled_for_or_told():
     model.down.weight.untyped_storage().resize_(0)
     with pytest.raises(te_mlir.ArgumentError, match="argument 'down.weight': expected a tensor with memory"):
         y.backward()
+
+
+def test_a_model_without_memory_is_told():
+    with torch.device("meta"):
+        model = GPT()
+    x, told = (
+        torch.empty(16, 64, device="meta"),
+        "expected tensors on 'cpu' or 'cuda', but got tensors on 'meta'; .*to_empty",
+    )
+    with pytest.raises(Exception, match=told):
+        te_mlir.torch.jit(model, strict=True)(x)
+    torch._dynamo.reset()
+    with pytest.warns(UserWarning, match=told):
+        assert te_mlir.torch.jit(model)(x).is_meta
+    parameter = torch.nn.Parameter(torch.empty(64, device="meta"))
+    parameter.grad = torch.empty_like(parameter)
+    with pytest.raises(te_mlir.ArgumentError, match=told):
+        te_mlir.torch.optim.SGD([parameter], lr=0.1).step()
+    layer = te_mlir.torch.Linear(64, 64, device="meta")
+    with pytest.raises(te_mlir.ArgumentError, match=told):
+        layer(x)

@@ -171,8 +171,8 @@ def TE_LinearOp
     UnitAttr:$transposed_weight);
   let results = (outs Res<TE_HPMatrix, "[M, N]">:$y);
   let assemblyFormat = [{
-    $x `,` $w (`bias` $bias^ `:` type($bias))? (`parallel` $parallel^)?
-    attr-dict `:` type($x) `,` type($w) `->` type($y)
+    $x `,` $w (`bias` $bias^ custom<BiasType>(type($bias)))?
+    (`parallel` $parallel^)? attr-dict `:` type($x) `,` type($w) `->` type($y)
   }];
   let hasVerifier = 1;
 }

@@ -329,8 +329,8 @@ def TE_GroupedLinearOp
     I64Attr:$alignment);
   let results = (outs Res<TE_HPMatrix, "[M, N]">:$y);
   let assemblyFormat = [{
-    $x `,` $w `,` $group_sizes (`bias` $bias^ `:` type($bias))? attr-dict
-    `:` type($x) `,` type($w) `,` type($group_sizes) `->` type($y)
+    $x `,` $w `,` $group_sizes (`bias` $bias^ custom<BiasType>(type($bias)))?
+    attr-dict `:` type($x) `,` type($w) `,` type($group_sizes) `->` type($y)
   }];
   let hasVerifier = 1;
 }

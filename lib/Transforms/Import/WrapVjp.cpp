@@ -77,7 +77,7 @@ private:
       return found;
     InFlightDiagnostic diagnostic =
         emitError(getModuleLoc(getOperation()))
-        << "expected 'entry' to be a function of the module, but got '"
+        << "expected a function of the module to differentiate, but got '"
         << entry.getValue() << "'; there is ";
     auto functions = getOperation().getOps<func::FuncOp>();
     if (functions.empty())

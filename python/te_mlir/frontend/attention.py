@@ -238,6 +238,7 @@ class Attentions(Scoring):
 
         reason: why it is not attention.
         """
+        self.check_floats(node)
         (summed, batch) = node.params["dimension_numbers"]
         groups, sides, sizes = [], [], []
         for operand, own_summed, own_batch in zip(node.inputs, summed, batch):

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from te_mlir import build
 from te_mlir.dtypes import BY_NAME
-from te_mlir.frontend.graph import Atom, Node, Var, short, width
+from te_mlir.errors import ArgumentError
+from te_mlir.frontend.graph import Atom, Node, Var, is_floating, short, width
 from te_mlir.layout import Layout, moves_of, row_major
 
 #: The types of the results of products and most operations.
@@ -116,7 +117,10 @@ class Emission:
             method = getattr(self, f"_op_{node.name}", None)
             if method is None:
                 raise self.lacks(node)
-            made = method(var, node)
+            try:
+                made = method(var, node)
+            except ArgumentError as error:
+                raise Unsupported(node, str(error), always=True) from None
         # An operand of size 1 along an axis would be repeated, which elementwise ops of the dialect do not support.
         if made.layout.shape != var.shape:
             shapes = " and ".join(str(list(v.shape)) for v in node.inputs)
@@ -176,6 +180,13 @@ class Emission:
         """A value as a vector of elements `dtype`."""
         elements = self.in_order(self.value(atom, user), user)
         return self.function.cast(self.function.reshape(elements, (math.prod(elements.shape),)), dtype)
+
+    def check_floats(self, node: Node) -> None:
+        """Raises Unsupported if an operand of a GEMM has elements of integers, which JAX multiplies with floats."""
+        for operand in node.inputs:
+            if not is_floating(operand.dtype):
+                reason = f"expected operands of floats, but got {short(operand.dtype)}; cast it before the product"
+                raise Unsupported(node, reason, always=True)
 
     def whole(self, atom: Atom, user: Node) -> Value:
         """A value that has each element of its matrix exactly once."""

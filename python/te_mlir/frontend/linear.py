@@ -200,6 +200,7 @@ class Linears(Elementwise):
     def linear(self, var: Var, found: Linear, part: Columns | None = None) -> build.Value:
         """Emits a layer; returns its matrix, in elements of the type of `var`. part: the columns to compute."""
         node, x, w = found.node, found.x, found.w
+        self.check_floats(node)
         dtype = node.output.dtype
         if dtype not in (x.atom.dtype, w.atom.dtype):
             raise Unsupported(

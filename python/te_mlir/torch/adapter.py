@@ -65,6 +65,9 @@ Given = dict[str, Any]
 
 def reason_of(node: Origin) -> str:
     """Why te does not have the op of a node."""
+    value = node.meta.get("val")
+    if name_of(node) not in _LACKING and isinstance(value, torch.Tensor) and not value.is_floating_point():
+        return f"its result has elements of {str(value.dtype)[6:]}, and te computes only floats"
     return _LACKING.get(name_of(node), f"'{node.target}' has no counterpart in te")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.fx import Node as Origin
 
-from te_mlir.frontend.graph import Node, Var
+from te_mlir.frontend.graph import Node, Var, is_floating
 
 #: te_mlir.torch.adapter.Adapter, whose file imports this one.
 Adapter = Any
@@ -40,8 +40,10 @@ def flipped(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
 
 def cumulative(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node | None:
     x = adapter.var(given["self"])
-    if not x.shape or x.dtype != var.dtype:
+    if not x.shape or not is_floating(x.dtype):
         return None
+    if x.dtype != var.dtype:
+        x = adapter.between(x.shape, var.dtype, adapter.op(node, "convert_element_type", [x]))
     return adapter.op(node, "cumsum", [x], axis=given["dim"] % len(x.shape))
 
 

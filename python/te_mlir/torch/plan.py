@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch.fx import Node
 
+from te_mlir import devices
+from te_mlir.errors import ArgumentError
 from te_mlir.frontend.base import Unsupported
 from te_mlir.layout import Layout
 from te_mlir.torch.arguments import Feed, describe, fake
@@ -64,6 +66,10 @@ def plan(captured: Captured, masks: Mapping[str, Kind]) -> Planned:
     if len(captured.devices) != 1:
         reasons.append(f"its tensors are on several devices: {sorted(map(str, captured.devices))}")
         return Planned((), tuple(reasons))
+    try:
+        devices.torch_place(*captured.devices)
+    except ArgumentError as error:
+        return Planned((), (*reasons, str(error)))
     for region in regions:
         torn = _torn(schedule, region)
         if torn is not None:

@@ -54,9 +54,7 @@ class Region:
         begun: Sequence[int] = (),
         cuts: Sequence[Cut] | None = None,
     ) -> None:
-        self.context: Context = context_of(
-            (arrays.CPU, 0) if device.type == "cpu" else (arrays.CUDA, device.index or 0)
-        )
+        self.context: Context = context_of(devices.torch_place(device))
         self.options = options
         #: The states of recipes for the model, which all of its regions share.
         self.states = states or States()

@@ -382,3 +382,19 @@ func.func @linear_wgrad_c2_operands(%dy: tensor<4x6xbf16>, %x: tensor<4x8xf32>) 
   %dw = te.linear_wgrad %dy, %x : tensor<4x6xbf16>, tensor<4x8xf32> -> tensor<6x8xbf16>
   return
 }
+
+// -----
+
+func.func @linear_bias_without_type(%x: tensor<4x8xf32>, %w: tensor<6x8xf32>, %b: tensor<6xf32>) {
+  // expected-error @below {{expected 'bias' to be followed by its own type, and the types of the other operands to begin with a second ':', as in 'bias %b : tensor<8xbf16> : tensor<4x16xbf16>, ...'}}
+  %y = te.linear %x, %w bias %b : tensor<4x8xf32>, tensor<6x8xf32> -> tensor<4x6xf32>
+  return
+}
+
+// -----
+
+func.func @linear_bias_without_colon(%x: tensor<4x8xf32>, %w: tensor<8x6xf32>, %b: tensor<6xf32>) {
+  // expected-error @below {{expected 'bias' to be followed by its own type}}
+  %y = te.linear %x, %w bias %b {transposed_weight} : tensor<4x8xf32>, tensor<8x6xf32> -> tensor<4x6xf32>
+  return
+}

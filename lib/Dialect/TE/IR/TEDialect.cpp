@@ -178,6 +178,26 @@ static void printAttentionBackwardTypes(OpAsmPrinter &printer, Operation *op,
   printer << ", " << lse;
 }
 
+/// `: type`, which is followed by the types of the other operands after a colon
+/// of their own.
+static ParseResult parseBiasType(OpAsmParser &parser, Type &bias) {
+  SMLoc place = parser.getCurrentLocation();
+  if (succeeded(parser.parseOptionalColon())) {
+    if (parser.parseType(bias))
+      return failure();
+    place = parser.getCurrentLocation();
+    if (failed(parser.parseOptionalComma()))
+      return success();
+  }
+  return parser.emitError(place)
+         << "expected 'bias' to be followed by its own type, and the types of "
+            "the other operands to begin with a second ':', as in 'bias %b : "
+            "tensor<8xbf16> : tensor<4x16xbf16>, ...'";
+}
+static void printBiasType(OpAsmPrinter &printer, Operation *, Type bias) {
+  printer << ": " << bias;
+}
+
 /// The sizes of the groups of a value of type `scaled`, which is written.
 static ParseResult parseSizesType(OpAsmParser &, Type scaled, Type &groupSizes,
                                   const OptionalOperand &operand) {

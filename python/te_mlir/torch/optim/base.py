@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from te_mlir import arrays, build, dtypes
+from te_mlir import build, devices, dtypes
 from te_mlir.errors import ArgumentError
 from te_mlir.runtime import context as context_of
 from te_mlir.step import Step, compile
@@ -213,8 +213,8 @@ class Optimizer(torch.optim.Optimizer):
         key = updates, self.max_norm, device
         step = self._programs.get(key)
         if step is None:
-            place = (arrays.CPU, 0) if device.type == "cpu" else (arrays.CUDA, device.index or 0)
-            step = self._programs[key] = compile(self._program(updates), "update", context=context_of(place))
+            context = context_of(devices.torch_place(device))
+            step = self._programs[key] = compile(self._program(updates), "update", context=context)
         # The learning rate of each row, and the step, 16 bytes apart, because te reads aligned memory. The copy of so few
         # bytes does not wait for the device.
         rates = [self.param_groups[number]["lr"] for number, _ in rows]

@@ -1,6 +1,6 @@
 // RUN: te-opt %s --te-wrap-vjp=entry=f --split-input-file --verify-diagnostics
 
-// expected-error @below {{expected 'entry' to be a function of the module, but got 'f'; there is 'g', 'h'}}
+// expected-error @below {{expected a function of the module to differentiate, but got 'f'; there is 'g', 'h'}}
 module {
   func.func @g() {
     return
@@ -12,7 +12,7 @@ module {
 
 // -----
 
-// expected-error @below {{expected 'entry' to be a function of the module, but got 'f'; there is none}}
+// expected-error @below {{expected a function of the module to differentiate, but got 'f'; there is none}}
 module {}
 
 // -----

@@ -15,7 +15,7 @@
 // WRITTEN: written.mlir:10:{{[0-9]+}}: error: expected all ranks of group 0 ('tp') to run 'te.linear_dgrad' of 'tensor<128x256xbf16>' as 'column', but rank 1 waits here for rank 0
 // WRITTEN: note: rank 0 ends here
 
-// NAME: expected 'entry' to be a function of the module, but got 'g'; there is 'f'
+// NAME: expected a function of the module to differentiate, but got 'g'; there is 'f'
 
 //--- asked.mlir
 module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 2>]} {
