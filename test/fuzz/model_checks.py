@@ -12,6 +12,7 @@ from te_model.formats import load, store
 from te_model.linear import Custom, Recipe, column_sum, linear
 
 import te_mlir
+from te_mlir.program import FLAG
 
 CONTEXT = te_mlir.context((1, 0))
 CLAIMS = collections.Counter()
@@ -45,11 +46,11 @@ class Case:
         step.set_state({name: np.array(self.scales[name]) for name in step.state_names if name in self.scales})
 
     def inputs(self, step):
-        """What a call takes: the arguments, the cotangents, and zeros for all others."""
+        """What a call takes: the arguments, the cotangents, and zeros for all others but the flag of micro-batches."""
         named = self.model.arrays | {f"grad.{name}": array for name, array in self.cotangents.items()}
         made = {}
         for argument in step.arguments:
-            if argument.is_result or argument.name not in step.inputs:
+            if argument.is_result or argument.name not in step.inputs or argument.name == FLAG:
                 continue
             array = named.get(argument.name)
             made[argument.name] = (
@@ -143,7 +144,7 @@ class Checker:
     def run(self):
         for name, cotangent in self.case.cotangents.items():
             if name in self.sums:
-                self.say(name, load(cotangent, self.model.dtype), exact=True)
+                self.say(name, load(cotangent, self.model.type(name)), exact=True)
         for op in self.model.ops:
             check = getattr(self, f"_{op.kind}", self._any)
             check(op, [self.number(name) for name in op.operands])
@@ -158,7 +159,7 @@ class Checker:
 
     def dy(self, op):
         if op.result in self.sums:
-            return load(self.sums[op.result], self.model.dtype)
+            return load(self.sums[op.result], self.model.type(op.result))
         return self.case.cotangents[op.result]
 
     def _sum(self, name, total):
@@ -295,6 +296,48 @@ class Checker:
         for name, gradient in zip(op.operands, gradients):
             self.say_layer(op, name, gradient)
 
+    def _attention(self, op, values):
+        """With dropout, results only have the same bits in all forms."""
+        if "rng" not in op.params["given"]:
+            self._any(op, values)
+            return
+        for name in op.operands:
+            self.say(name, 0, np.inf)
+
+    def _router(self, op, values):
+        """The experts of a row have the largest scores, in order; scores of logits that are close may be equal."""
+        ids = self.array(op.more[0])
+        known = (
+            all(len(set(row)) == len(row) for row in ids.tolist()) and ids.min() >= 0 and ids.max() < values[0].shape[1]
+        )
+        self.expect(known, f"experts: {op.result}")
+        if known:
+            logits = torch.from_numpy(values[0].astype(np.float64))
+            scores = (logits.sigmoid() if op.params["sigmoid"] else logits.softmax(1)).numpy()
+            chosen, rest = np.take_along_axis(scores, ids, 1), scores.copy()
+            np.put_along_axis(rest, ids, 0, 1)
+            follows = np.concatenate([chosen[:, 1:], rest.max(1, keepdims=True)], 1)
+            self.expect((chosen >= follows * (1 - 64 * U)).all(), f"order of experts: {op.result}")
+            self._any(op, [*values, ids])
+
+    def _permute(self, op, values):
+        x, ids = values
+        alignment, k, start = op.params["alignment"], ids.shape[1], 0
+        entry_of, row_of = np.full(op.shape[0], -1, np.int32), np.full(ids.size, -1, np.int32)
+        for group in range(op.params["groups"]):
+            entries = np.flatnonzero(ids.ravel() == group)
+            at = start + np.arange(len(entries))
+            entry_of[at], row_of[entries] = entries, at
+            start += -(-len(entries) // alignment) * alignment
+        sizes = np.bincount(ids.ravel(), minlength=op.params["groups"]).astype(np.int32)
+        for name, wanted in zip(op.more, (sizes, row_of, entry_of)):
+            self.bits(self.array(name), wanted, f"rows of experts: {name}")
+        y = np.where(entry_of[:, None] >= 0, x[entry_of // k], 0)
+        self.bits(self.array(op.result), store(y, self.model.dtype), f"exact operation: {op.result} = permute")
+        parts = self.dy(op)[row_of].reshape(len(x), k, -1)
+        bound = k * U * np.abs(parts).sum(1)
+        self.say(op.operands[0], parts.sum(1, dtype=np.float64), bound)
+
     def _softmax(self, op, values):
         self._any(op, values)
         # The gradient reads the result as it was stored.
@@ -314,7 +357,7 @@ class Checker:
             changes = [np.abs(a - b).max(initial=0) for a, b in zip(changed, (wanted, *gradients))]
             bounds = [max(pair) for pair in zip(bounds, changes)]
         result = self.found[f"show.{op.result}" if op.shape else op.result]
-        type = self.model.dtype if op.shape else "f32"
+        type = self.model.type(op.result) if op.shape else "f32"
         bound = 16 * bounds[0] + ROUNDING[type] * np.abs(wanted) + TINY[type]
         error = np.abs(load(result, type) - wanted)
         self.expect((error <= bound).all(), f"{op.kind}: {op.result}, {worst(error, bound)}")
@@ -333,6 +376,8 @@ class Checker:
             y, lse = y
             shown = torch.from_numpy(self.number(op.result).astype(np.float64))
             heads, sequence = op.params["heads"], op.params["sequence"]
+            if "documents" in op.params["given"]:
+                sequence = len(dy)
             rest = (dy * (y.detach() - shown)).reshape(-1, sequence, heads, y.shape[1] // heads).sum(-1)
             total = (rest.transpose(1, 2) * lse).sum()
         total = total + (y * dy).sum()

@@ -22,13 +22,14 @@ WIDTHS = (4, 8, 16, 20, 32, 48, 64, 136)
 
 @dataclasses.dataclass(frozen=True)
 class Op:
-    """result: the name of its value, of `shape`. operands: names of arguments and values."""
+    """result: the name of its value, of `shape`. operands: names of arguments and values. more: names of its results of integers."""
 
     result: str
     kind: str
     operands: tuple
     params: dict
     shape: tuple
+    more: tuple = ()
 
 
 @dataclasses.dataclass
@@ -115,10 +116,13 @@ class Draw:
             name = self._array(self._name("x"), self._normal(*shape))
             self.values[name] = shape
 
-    def _add(self, kind, operands, shape, **params):
+    def _add(self, kind, operands, shape, more=(), **params):
         name = f"v{len(self.model.ops)}"
-        self.model.ops.append(Op(name, kind, tuple(operands), params, tuple(shape)))
-        if len(shape) == 2:
+        more = tuple(f"{name}.{each}" for each in more)
+        self.model.types.update(dict.fromkeys(more, "i32"))
+        self.model.ops.append(Op(name, kind, tuple(operands), params, tuple(shape), more))
+        # Rows of experts are not those of the model.
+        if len(shape) == 2 and shape[0] == self.rows and kind != "router":
             self.values[name] = tuple(shape)
         return name
 
@@ -150,7 +154,7 @@ class Draw:
 
     def _step(self):
         kinds = "linear linear linear norm norm activation gated pair elementwise elementwise attention rope softmax"
-        kinds = f"{kinds} split join groups groups dropout"
+        kinds = f"{kinds} split join groups groups dropout experts"
         kind, x = self.random.choice(kinds.split()), self._value()
         getattr(self, f"_{kind}")(x)
 
@@ -187,14 +191,32 @@ class Draw:
         heads, kv_heads, size = self.random.choice(((1, 1, 8), (2, 1, 8), (4, 2, 4), (2, 2, 16)))
         sequence = self.random.choice([n for n in range(1, self.rows + 1) if self.rows % n == 0][-3:])
         operands = [self._linear(x, count * size) for count in (heads, kv_heads, kv_heads)]
-        params = {"heads": heads, "kv_heads": kv_heads, "sequence": sequence, "causal": self.random.random() < 0.7}
+        given = {}
+        if self.random.random() < 0.25:
+            documents = self._documents()
+            sequence = max(*np.diff(documents), 1)
+            given["documents"] = self._array(self._name("documents"), documents)
+        params = {"heads": heads, "kv_heads": kv_heads, "sequence": int(sequence), "causal": self.random.random() < 0.7}
         if params["causal"] and self.random.random() < 0.3:
             params["window_left"] = self.random.randrange(sequence)
         if self.random.random() < 0.2:
             params["softcap"] = self.random.choice((1.0, 5.0))
         if self.random.random() < 0.2:
-            operands.append(self._array(self._name("s"), self.numbers.normal(0, 1, heads), True, "f32"))
-        return self._add("attention", operands, (self.rows, heads * size), **params)
+            given["sinks"] = self._array(self._name("s"), self.numbers.normal(0, 1, heads), True, "f32")
+        if self.random.random() < 0.1:
+            given["rng"] = self._rng()
+            params["dropout"] = self.random.choice((0.1, 0.5))
+        operands += given.values()
+        return self._add("attention", operands, (self.rows, heads * size), given=tuple(given), **params)
+
+    def _documents(self):
+        """The first rows of documents, some of which are empty, and the end of the last one."""
+        count = self.random.randint(1, 4)
+        ends = sorted(self.random.randint(0, self.rows) for _ in range(count + 1))
+        return np.array([self.random.choice((0, ends[0])), *ends[1:]], np.int32)
+
+    def _rng(self):
+        return self._array(self._name("rng"), self.numbers.integers(0, 1000, 2).astype(np.int32))
 
     def _rope(self, x):
         columns = self.values[x][1]
@@ -203,10 +225,16 @@ class Draw:
             return None
         half = self.random.randint(1, columns // heads // 2)
         sequence = self.random.choice([n for n in range(1, self.rows + 1) if self.rows % n == 0])
+        positions = []
+        if self.random.random() < 0.3:
+            sequence = self.random.randint(1, 40)
+            values = self.numbers.integers(0, sequence, self.rows).astype(np.int32)
+            positions = [self._array(self._name("positions"), values)]
         angles = self.numbers.normal(0, 2, (sequence, half))
         tables = [self._array(self._name("table"), f(angles), type="f32") for f in (np.cos, np.sin)]
         style = self.random.random() < 0.5
-        return self._add("rope", [x, *tables], self.values[x], heads=heads, interleaved=style)
+        operands = [x, *tables, *positions]
+        return self._add("rope", operands, self.values[x], heads=heads, interleaved=style)
 
     def _softmax(self, x):
         return self._add("softmax", [x], self.values[x], scale=self.random.choice((1.0, 0.5)))
@@ -226,8 +254,7 @@ class Draw:
         return self._add("concat", [x, other], (self.rows, width)) if width <= 160 else None
 
     def _dropout(self, x):
-        state = self._array(self._name("rng"), self.numbers.integers(0, 1000, 2).astype(np.int32))
-        return self._add("dropout", [x, state], self.values[x], probability=self.random.choice((0.1, 0.5)))
+        return self._add("dropout", [x, self._rng()], self.values[x], probability=self.random.choice((0.1, 0.5)))
 
     def _groups(self, x):
         """A layer for each group of rows."""
@@ -247,10 +274,36 @@ class Draw:
             operands.append(self._vector((groups, width)))
         return self._add("grouped", operands, (self.rows, width), alignment=self.alignment)
 
+    def _experts(self, x):
+        """One or two layers of experts, which a router chooses for each row."""
+        experts, k, columns = self.random.choice((4, 8)), self.random.randint(1, 2), self.values[x][1]
+        height = -(-(self.rows * k + experts * (self.alignment - 1)) // self.alignment) * self.alignment
+        if height > 600:
+            return None
+        logits = self._linear(x, experts)
+        flags = {name: self.random.random() < 0.3 for name in ("sigmoid", "normalize")}
+        probs = self._add("router", [logits], (self.rows, k), ["ids"], k=k, **flags)
+        self.model.types[probs] = "f32"
+        (ids,) = self.model.ops[-1].more
+        more = ["sizes", "row_of", "entry_of"]
+        rows = self._add("permute", [x, ids], (height, columns), more, groups=experts, alignment=self.alignment)
+        sizes, row_of, entry_of = self.model.ops[-1].more
+        for last in (False, True)[self.random.random() < 0.5 :]:
+            width = self.random.choice(WIDTHS)
+            weight = np.stack([self._normal(width, columns, scale=columns**-0.5) for _ in range(experts)])
+            operands = [rows, self._array(self._name("grouped"), weight, True), sizes]
+            if self.random.random() < 0.4:
+                operands.append(self._vector((experts, width)))
+            rows, columns = self._add("grouped", operands, (height, width), alignment=self.alignment), width
+            if not last:
+                rows = self._add("activation", [rows], (height, width), function=self.random.choice(ACTIVATIONS))
+        return self._add("unpermute", [rows, row_of, entry_of, probs], (self.rows, columns))
+
     def _loss(self):
         logits = self._value()
         targets = self.numbers.integers(-1, self.values[logits][1], self.rows).astype(np.int32)
-        self._add("loss", [logits, self._array(self._name("targets"), targets)], ())
+        ignored = self.random.choice((-1, -1, -100, 0, self.values[logits][1] - 1))
+        self._add("loss", [logits, self._array(self._name("targets"), targets)], (), ignore_index=ignored)
 
 
 def _write(function, op, operands):
@@ -273,11 +326,25 @@ def _write(function, op, operands):
     if kind == "concat":
         return f.concat(operands, 1)
     if kind == "attention":
-        return f.attention(*operands[:3], sinks=operands[3] if len(operands) == 4 else None, **p)
+        p = {name: value for name, value in p.items() if name != "given"}
+        given = dict(zip(op.params["given"], operands[3:]))
+        if "rng" in given:
+            p["dropout"] = (given.pop("rng"), p["dropout"], int(op.result[1:]))
+        return f.attention(*operands[:3], **given, **p)
+    if kind == "rope":
+        return f.rope(*operands[:3], positions=operands[3] if len(operands) == 4 else None, **p)
     if kind == "dropout":
         return f.dropout(*operands, p["probability"], stream=int(op.result[1:]))
     if kind == "loss":
-        return f.cross_entropy(*operands, ignore_index=-1)
+        return f.cross_entropy(*operands, **p)
+    if kind == "router":
+        ids, probs, _ = f.router_topk(*operands, **p)
+        return probs, ids
+    if kind == "permute":
+        return f.permute(*operands, **p)[:4]
+    if kind == "unpermute":
+        rows, row_of, entry_of, probs = operands
+        return f.unpermute(rows, build.Routed(rows, None, row_of, entry_of, None), probs)
     return getattr(f, kind)(*operands, **p)
 
 
@@ -298,18 +365,21 @@ def program(model, recipe, layer_recipes=None, taps=False, shown=False, dead=Fal
             known[name] = f.argument(name, shape, type, weight=name in model.weights)
         for op in ops:
             value = _write(f, op, [known[name] for name in op.operands])
+            if op.more:
+                value, *more = value
+                known.update(zip(op.more, more))
             if taps and len(op.shape) == 2:
                 value = f.add(value, f.argument(f"tap.{op.result}", op.shape, value.dtype))
             known[op.result] = value
-            if dead and len(op.shape) == 2:
+            if dead and len(op.shape) == 2 and model.type(op.result) == model.dtype:
                 f.rms_norm(value, f.constant(1.0, value.shape[1:], value.dtype))
                 f.linear(value, f.constant(0.5, (8, value.shape[1]), value.dtype))
         for name in model.results:
             f.result(name, known[name])
         if shown:
             for op in ops:
-                if len(op.shape) == 2:
-                    f.result(f"show.{op.result}", known[op.result])
+                for name in (op.result, *op.more) if len(op.shape) == 2 else ():
+                    f.result(f"show.{name}", known[name])
     for layer, own in (layer_recipes or {}).items():
         module.functions[0].set_recipe(layer, own)
     return module

@@ -91,8 +91,8 @@ class Exact:
         e = r(torch.exp(r(x - x.detach().amax(1, keepdim=True))), 8)
         return r(e * r(1 / self.sum(e, 1, True)))
 
-    def _scores(self, q, k, heads, kv_heads, sequence, causal, window_left=None, softcap=None):
-        """Masked scores [batch, head, query, key]."""
+    def _scores(self, q, k, heads, kv_heads, sequence, causal, window_left=None, softcap=None, document=None):
+        """Masked scores [batch, head, query, key]. document: that of each row."""
         r, d = self.round, q.shape[1] // heads
         q = q.reshape(-1, sequence, heads, d).transpose(1, 2)
         k = k.reshape(-1, sequence, kv_heads, d).transpose(1, 2).repeat_interleave(heads // kv_heads, 1)
@@ -101,10 +101,20 @@ class Exact:
             s = r(softcap * r(torch.tanh(r(s / softcap)), 8))
         i, j = torch.arange(sequence)[:, None], torch.arange(sequence)[None]
         hidden = (j > i) & bool(causal) | (i - j > (sequence if window_left is None else window_left)) & bool(causal)
+        if document is not None:
+            hidden = hidden | (document[:, None] != document[None])
         return s.masked_fill(hidden, -math.inf)
 
-    def attention(self, q, k, v, sinks=None, **params):
-        """(o, lse [batch, head, query])."""
+    def attention(self, q, k, v, *more, given=(), **params):
+        """(o, lse [batch, head, query]); with documents, all rows are one batch."""
+        named = dict(zip(given, more))
+        documents, sinks, used = named.get("documents"), named.get("sinks"), 1
+        if documents is not None:
+            row = torch.arange(len(q))
+            params["document"] = torch.bucketize(row, documents.contiguous(), right=True)
+            params["sequence"] = len(q)
+            # Rows that belong to no document read no row.
+            used = ((row >= documents[0]) & (row < documents[-1]))[:, None]
         r, heads, kv_heads, sequence = self.round, params["heads"], params["kv_heads"], params["sequence"]
         s = self._scores(q, k, **params)
         largest = s.detach().amax(-1, keepdim=True)
@@ -118,9 +128,12 @@ class Exact:
         p = r(e * r(1 / total))
         v = v.reshape(-1, sequence, kv_heads, v.shape[1] // kv_heads).transpose(1, 2)
         o = self.product(p, v.repeat_interleave(heads // kv_heads, 1).transpose(-1, -2))
-        return o.transpose(1, 2).reshape(q.shape[0], -1), (largest + torch.log(total))[..., 0]
+        o = o.transpose(1, 2).reshape(q.shape[0], -1)
+        return torch.where(used, o, 0) if documents is not None else o, (largest + torch.log(total))[..., 0]
 
-    def rope(self, x, cos, sin, heads, interleaved):
+    def rope(self, x, cos, sin, positions=None, heads=1, interleaved=False):
+        if positions is not None:
+            cos, sin = cos[positions], sin[positions]
         r, half, sequence = self.round, cos.shape[1], cos.shape[0]
         x = x.reshape(x.shape[0] // sequence, sequence, heads, -1)
         turned, rest = x[..., : 2 * half], x[..., 2 * half :]
@@ -135,9 +148,9 @@ class Exact:
         rows = self.round(table, len(ids))[ids.clamp(0, len(table) - 1)]
         return torch.where(known[:, None], rows, 0)
 
-    def loss(self, logits, targets):
+    def loss(self, logits, targets, ignore_index=-1):
         r = self.round
-        counted = (targets >= 0) & (targets < logits.shape[1])
+        counted = (targets >= 0) & (targets < logits.shape[1]) & (targets != ignore_index)
         x = logits - logits.detach().amax(1, keepdim=True)
         each = r(r(torch.log(self.sum(r(torch.exp(r(x)), 8), 1)), 8) - x.gather(1, targets.clamp(0)[:, None])[:, 0])
         # The loss is lse - logit, whose rounding is relative to both.
@@ -156,6 +169,24 @@ class Exact:
             parts += [y, y.new_zeros(height - size, y.shape[1])]
             start += height
         return torch.cat([*parts, x.new_zeros(x.shape[0] - start, w.shape[1])])
+
+    def router(self, logits, ids, k, sigmoid, normalize):
+        """The scores of the experts `ids` [tokens, k]."""
+        r = self.round
+        if sigmoid:
+            scores = self._sigmoid(logits)
+        else:
+            e = r(torch.exp(r(logits - logits.detach().amax(1, keepdim=True))), 8)
+            scores = r(e * r(1 / self.sum(e, 1, True)))
+        probs = scores.gather(1, ids)
+        return r(probs * r(1 / (self.sum(probs, 1, True) + 1e-20))) if normalize else probs
+
+    def unpermute(self, rows, row_of, entry_of, probs):
+        tokens, k = probs.shape
+        picked = rows[row_of].reshape(tokens, k, -1)
+        # The gradient of a score is a sum along a row.
+        scores = self.round(probs[:, :, None].expand_as(picked), picked.shape[2])
+        return self.sum(self.round(picked * scores), 1)
 
     def add(self, a, b):
         return self.round(a + b)
