@@ -62,7 +62,14 @@ endif()
 set(CPACK_GENERATOR TXZ)
 set(CPACK_PACKAGE_CHECKSUM SHA256)
 set(CPACK_STRIP_FILES ON)
-set(CPACK_ARCHIVE_THREADS 0)
+# With several threads, the bytes do not depend on their number; with one, they do.
+set(CPACK_ARCHIVE_THREADS 2)
+# The time of all files of an archive, so that its bytes do not depend on when it is made.
+set(CPACK_TE_TIME "$ENV{SOURCE_DATE_EPOCH}")
+if(NOT CPACK_TE_TIME)
+  execute_process(COMMAND git log -1 --format=%ct WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
+                  OUTPUT_VARIABLE CPACK_TE_TIME OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+endif()
 set(CPACK_PACKAGE_FILE_NAME "te-mlir-${PROJECT_VERSION}-${CMAKE_SYSTEM_NAME}-${CMAKE_SYSTEM_PROCESSOR}")
 set(CPACK_TE_SHARE ${TE_SHARE})
 set(CPACK_TE_SBOM ${PROJECT_SOURCE_DIR}/scripts/sbom.py)

@@ -1,5 +1,5 @@
 # What CPack runs on the files of an archive before it packs them: it looks for the
-# notices, and adds the bill of materials.
+# notices, adds the bill of materials, and sets the time of all files.
 set(share ${CPACK_TEMPORARY_DIRECTORY}/${CPACK_TE_SHARE})
 foreach(notice IN LISTS CPACK_TE_NOTICES)
   if(NOT EXISTS ${share}/${notice})
@@ -8,3 +8,6 @@ foreach(notice IN LISTS CPACK_TE_NOTICES)
 endforeach()
 find_program(python3 NAMES python3 REQUIRED)
 execute_process(COMMAND ${python3} ${CPACK_TE_SBOM} OUTPUT_FILE ${share}/sbom.cdx.json COMMAND_ERROR_IS_FATAL ANY)
+if(CPACK_TE_TIME)
+  set(ENV{SOURCE_DATE_EPOCH} ${CPACK_TE_TIME})
+endif()
