@@ -19,6 +19,15 @@ PAGES = [
 ]
 
 
+def test_cpp_is_of_the_trainer():
+    """The C++ blocks are parts of the trainer, which test/install builds and runs."""
+    trainer = (ROOT / "examples/cpp_trainer/trainer.cpp").read_text()
+    blocks = re.findall(r"```cpp\n(.*?)```", (ROOT / "docs/guides/cpp.md").read_text(), re.S)
+    assert blocks
+    for block in blocks:
+        assert block in trainer
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_page_runs(page, monkeypatch, reference):
     needed = dict.fromkeys(

@@ -145,6 +145,12 @@ def combined(used, ids):
     return functools.reduce(jnp.logical_and, masks).astype(bool)
 
 
+def pairs(used, ids):
+    """As `flax.linen.make_attention_mask(ids > 0, ids > 0)`, of ids that are 0 for padding."""
+    ids = jnp.where(used, ids + 1, 0)
+    return combined(ids > 0, ids) & ((ids > 0)[:, None, :, None] & (ids > 0)[:, None, None, :])
+
+
 def lengths_of(used):
     return used.sum(-1).astype(jnp.int32)
 
@@ -165,6 +171,7 @@ PADDED = {
     "integers": (lambda used, ids: dict(mask=used.astype(jnp.int32)[:, None, None, :] != 0, is_causal=True), False, 7),
     "segments and keys": (lambda used, ids: dict(mask=same(ids) & used[:, None, None, :]), False, 33),
     "flax": (lambda used, ids: dict(mask=combined(used, ids)), False, 33),
+    "flax, of ids": (lambda used, ids: dict(mask=pairs(used, ids)), False, 33),
     "segments and lengths": (
         lambda used, ids: dict(mask=same(ids), key_value_seq_lengths=lengths_of(used), is_causal=True),
         True,
@@ -193,6 +200,67 @@ def test_padding_of_which_nothing_is_read(name):
     # Without the option, results of padding are those of JAX.
     exact = te_mlir.jax.jit(function).lower(*args)
     assert "te.attention" not in exact.text() and "unused_padding=True" in exact.report()
+
+
+def of_flax(module, variables, masks, x, ids):
+    """The module, whose results at padding are zeros. masks: further masks than those of the segments."""
+    linen = pytest.importorskip("flax.linen")
+    used = ids > 0
+    mask = linen.combine_masks(linen.make_attention_mask(ids, ids, jnp.equal), *masks(linen, ids))
+    return jnp.where(used[..., None], module.apply(variables, x.reshape(2, 16, 64), mask=mask), 0)
+
+
+#: Masks as models of flax combine them.
+FLAX = {
+    "segments": lambda linen, ids: [],
+    "causal": lambda linen, ids: [linen.make_causal_mask(ids)],
+    "padded": lambda linen, ids: [linen.make_attention_mask(ids > 0, ids > 0), linen.make_causal_mask(ids)],
+}
+
+
+@pytest.mark.parametrize("name", FLAX)
+def test_attention_of_flax(name):
+    linen = pytest.importorskip("flax.linen")
+    module, x = linen.MultiHeadDotProductAttention(4), inputs()[0]
+    function = functools.partial(of_flax, module, masks=FLAX[name])
+    variables, ids = module.init(jax.random.key(0), x.reshape(2, 16, 64)), segments(3, 9, 4)
+    compiled = te_mlir.jax.jit(lambda variables, x, ids: function(variables, x=x, ids=ids), unused_padding=True)
+    text = compiled.lower(variables, x, ids).text()
+    assert text.count("te.attention") == 1 and " documents " in text and ("causal" in text) == (name != "segments")
+    found, wanted = compiled(variables, x, ids), function(variables, x=x, ids=ids)
+    assert jnp.linalg.norm(found - wanted) < 1e-5 * jnp.linalg.norm(wanted)
+
+
+def test_padding_on_the_left_with_positions():
+    """As a user writes it: positions count tokens, and padding has none."""
+
+    def function(x, wq, wkv, used):
+        cos, sin = (f(angles(jnp.maximum(jnp.cumsum(used, -1) - 1, 0))) for f in (jnp.cos, jnp.sin))
+        rotate = lambda a, b: jnp.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
+        q, kv = parts(x, wq, wkv)
+        q, k = (rotate(*jnp.split(t, 2, -1)) for t in (q, kv))
+        mask = used[:, None, None, :] & CAUSAL
+        return jnp.where(used[..., None, None], jax.nn.dot_product_attention(q, k, kv, mask=mask), 0)
+
+    compiled = te_mlir.jax.jit(function, unused_padding=True)
+    for first in ((0, 5), (15, 1)):
+        check(function, compiled, jnp.arange(16) >= jnp.asarray(first)[:, None])
+    text = compiled.lower(*inputs(), jnp.ones((2, 16), bool)).text()
+    assert text.count("te.rope ") == 2 and text.count("te.attention") == 1 and " documents " in text
+
+
+def test_decoding_with_a_cache_is_products():
+    """One query of each row sees the keys of a cache that are there already."""
+
+    def function(x, wq, wkv, lengths):
+        q, kv = parts(x, wq, wkv)
+        return jax.nn.dot_product_attention(q[:, :1], kv, kv, key_value_seq_lengths=lengths)
+
+    compiled, lengths = te_mlir.jax.jit(function), jnp.asarray((7, 12), jnp.int32)
+    check(function, compiled, lengths)
+    lowered = compiled.lower(*inputs(), lengths)
+    assert lowered.text().count("te.grouped_linear") == 2 and "te.attention" not in lowered.text()
+    assert "compiled as products and a softmax" in lowered.report()
 
 
 def test_tokens_on_both_sides_of_padding_are_no_document():

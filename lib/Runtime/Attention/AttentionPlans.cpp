@@ -22,6 +22,7 @@
 #include <array>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace te::rt::cuda {
@@ -53,8 +54,9 @@ public:
     args.sequence = p.sequence;
     args.boundaries = boundaries;
     TE_RT_RETURN_IF_FAILED(device.errors->add(
-        [rows = p.tokens, sequence = p.sequence](uint32_t boundary) {
-          return malformed(rows, sequence, boundary);
+        [rows = p.tokens, sequence = p.sequence](uint32_t boundary,
+                                                 std::optional<int32_t> value) {
+          return malformed(rows, sequence, boundary, value);
         },
         &source));
     args.error = source->word();
@@ -113,7 +115,8 @@ public:
 
 private:
   static std::string malformed(int64_t rows, int64_t sequence,
-                               uint32_t boundary) {
+                               uint32_t boundary,
+                               std::optional<int32_t> value) {
     const std::string text =
         "expected 'documents[" + std::to_string(boundary) + "]' to be from ";
     const std::string end = " to the " + std::to_string(rows) + " rows";
@@ -122,6 +125,7 @@ private:
                 : text + "the boundary before it" + end + ", and at most " +
                       "'sequence' (" + std::to_string(sequence) +
                       ") rows behind that boundary") +
+           (value ? ", but got " + std::to_string(*value) : "") +
            "; the launch computed NaN";
   }
 

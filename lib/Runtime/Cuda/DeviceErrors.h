@@ -6,9 +6,11 @@
 // in captured graphs too, whose replays run no code of the host.
 //
 // A word has the number of its source in the upper half and a detail of the
-// kernel in the lower one, so that it is written in one piece. A kernel writes
-// only where no error is, so the first one is reported. If two kernels on two
-// streams write at once, one of them is.
+// kernel in the lower one, so that it is written in one piece. The word behind
+// it has the value that is malformed in its lower half; it is written first. A
+// kernel writes only where no error is, so the first one is reported. If two
+// kernels on two streams write at once, one of them is, and if the value is of
+// the other one, it is left out.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,6 +23,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 
 namespace te::rt::cuda {
 
@@ -30,8 +33,9 @@ public:
   ~DeviceErrors();
   DeviceErrors(const DeviceErrors &) = delete;
 
-  /// What a detail means, for a message.
-  using Describe = std::function<std::string(uint32_t detail)>;
+  /// What a detail and the malformed value mean, for a message.
+  using Describe =
+      std::function<std::string(uint32_t detail, std::optional<int32_t> value)>;
 
   /// A plan whose kernels may write the word. It exists as long as the plan.
   class Source {
@@ -41,8 +45,9 @@ public:
     ~Source();
     Source(const Source &) = delete;
 
+    /// The word, and behind it that of the value.
     uint64_t *word() const { return errors.word; }
-    /// The word of detail 0.
+    /// The word of detail 0, and that of the value 0.
     uint64_t first() const { return uint64_t{number} << 32; }
 
     /// Messages name it.
@@ -63,7 +68,7 @@ private:
   Status read();
 
   const CudaDevice &device;
-  /// Zero, or an error. Null until there is a source.
+  /// Zero, or an error, and behind it the value. Null until there is a source.
   uint64_t *word = nullptr;
   std::map<uint32_t, const Source *> sources;
   uint32_t lastNumber = 0;

@@ -68,6 +68,35 @@ def _through(atom: Atom, labels: Labels) -> tuple[Atom, Labels]:
     return atom, labels
 
 
+#: Operations that a program may repeat for queries and keys.
+_REPEATED = (
+    *SAME_ORDER,
+    "broadcast_in_dim",
+    "convert_element_type",
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "and",
+    "or",
+    "not",
+)
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    """Whether two values are equal because they are computed in the same way, such as `ids > 0` twice."""
+    if isinstance(a, Const) and isinstance(b, Const):
+        return a.shape == b.shape and not a.opaque and not b.opaque and np.array_equal(a.array(), b.array())
+    if a is b or not isinstance(a, Var) or not isinstance(b, Var):
+        return a is b
+    x, y = a.node, b.node
+    if x is None or y is None or x.name != y.name or x.name not in _REPEATED or a.dtype != b.dtype:
+        return False
+    return x.params == y.params and len(x.inputs) == len(y.inputs) and all(map(_is_same, x.inputs, y.inputs))
+
+
 def _is_positions(atom: Atom, labels: Labels) -> int | None:
     """The label along which a constant is 0, 1, 2, ..."""
     varying = [label for label in labels if label is not None]
@@ -148,7 +177,10 @@ class Segments(Arguments):
 
     def _tokens(self, terms: _Found, query: int, key: int, user: Node) -> _Tokens | None:
         """Which tokens are no padding; None if all are."""
-        of, sides = {tokens for _, tokens in terms.tokens}, {label for label, _ in terms.tokens}
+        sides, of = {label for label, _ in terms.tokens}, set[_Tokens]()
+        for _, tokens in terms.tokens:
+            if not any(tokens[1:] == other[1:] and _is_same(tokens.values, other.values) for other in of):
+                of.add(tokens)
         if len(of) > 1:
             raise Unsupported(user, "its mask has several lengths or masks of tokens")
         for tokens in of:
@@ -193,7 +225,7 @@ class Segments(Arguments):
         if node is not None and node.name == "eq":
             (a, of_a), (b, of_b) = (_through(operand, labels) for operand in node.inputs)
             turned = tuple(both[1 - both.index(n)] if n in both else n for n in of_b)
-            if isinstance(a, Var) and a is b and of_a == turned and sum(n in both for n in of_a) == 1:
+            if isinstance(a, Var) and _is_same(a, b) and of_a == turned and sum(n in both for n in of_a) == 1:
                 ids = a, of_a if both[0] in of_a else of_b
                 if ids not in terms.ids:
                     terms.ids.append(ids)

@@ -480,7 +480,7 @@ TEST_P(Documents, MeetTheDefinition) {
 }
 
 // Nothing out of bounds is read or written, all results are NaN, and the next
-// synchronisation reports the first malformed boundary, once.
+// synchronisation reports the first malformed boundary with its value, once.
 TEST_P(Documents, MalformedBoundariesAreReported) {
   if (isReference())
     GTEST_SKIP()
@@ -488,25 +488,29 @@ TEST_P(Documents, MalformedBoundariesAreReported) {
            "tests";
   const Shape s{1, 200, 2, 1, 64, true, 1};
   constexpr int64_t sequence = 140;
-  const std::string first = "'documents[0]' to be from 0 to the 200 rows";
-  auto later = [](int boundary) {
+  auto first = [](int64_t value) {
+    return "'documents[0]' to be from 0 to the 200 rows, but got " +
+           std::to_string(value) + ";";
+  };
+  auto later = [](int boundary, int64_t value) {
     return "'documents[" + std::to_string(boundary) +
            "]' to be from the boundary before it to the 200 rows, and at most "
-           "'sequence' (140) rows behind that boundary";
+           "'sequence' (140) rows behind that boundary, but got " +
+           std::to_string(value) + ";";
   };
   // Boundary 300 of these is in the second round of the kernel's threads.
   std::vector<int32_t> many(400, 5);
   many[300] = 4;
   for (const auto &[documents, message] :
        std::vector<std::pair<std::vector<int32_t>, std::string>>{
-           {{-1, 100, 150}, first},
-           {{0, 100, 201}, later(2)},
-           {{0, 120, 100}, later(2)},
-           {{0, 150, 200}, later(1)},
-           {{0, 120, 100, 90, 300}, later(2)},
-           {{INT32_MIN, 0, INT32_MAX}, first},
-           {{201}, first},
-           {many, later(300)}}) {
+           {{-1, 100, 150}, first(-1)},
+           {{0, 100, 201}, later(2, 201)},
+           {{0, 120, 100}, later(2, 100)},
+           {{0, 150, 200}, later(1, 150)},
+           {{0, 120, 100, 90, 300}, later(2, 100)},
+           {{INT32_MIN, 0, INT32_MAX}, first(INT32_MIN)},
+           {{201}, first(201)},
+           {many, later(300, 4)}}) {
     SCOPED_TRACE(textOf(s, TE_RT_BF16, documents));
     Values x(s, TE_RT_BF16);
     const auto boundaries = static_cast<int64_t>(documents.size());

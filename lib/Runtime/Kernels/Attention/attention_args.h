@@ -46,7 +46,8 @@ struct AttentionDocumentsArgs {
   int64_t *offsets;              // [kDistances, boundaries], elements
   int64_t distances[kDistances]; // elements from row to row
   int64_t tokens, sequence, boundaries;
-  volatile uint64_t *error; // in host memory, 0 without an error
+  // In host memory: 0 without an error, and the value of the boundary.
+  volatile uint64_t *error; // [2]
   uint64_t firstError;      // for boundary 0, one more for each next
 };
 

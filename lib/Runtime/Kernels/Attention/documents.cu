@@ -3,7 +3,7 @@
 // te_attention_documents: one block checks the boundaries and writes the length
 // of each document and where it begins in each matrix. If one boundary is
 // malformed, all documents are empty, so nothing out of bounds is read, and the
-// error word names the first one.
+// error words have the number and the value of the first one.
 //
 // te_attention_padding: fills the rows that are in no document, which cuDNN
 // does not write.
@@ -57,8 +57,13 @@ extern "C" __global__ void __launch_bounds__(kDocumentsBlock)
     return;
   *args.all = {malformed ? 0 : args.documents[0],
                malformed ? 0 : args.documents[last], malformed};
-  if (malformed && *args.error == 0)
+  if (malformed && *args.error == 0) {
+    args.error[1] =
+        args.firstError | static_cast<uint32_t>(args.documents[firstMalformed]);
+    // The host reads the value once it finds the error.
+    __threadfence_system();
     *args.error = args.firstError + firstMalformed;
+  }
 }
 
 extern "C" __global__ void __launch_bounds__(kPaddingBlock)

@@ -184,6 +184,7 @@ inline int __syncthreads_or(int holds) {
   return any;
 }
 inline void __threadfence() {}
+inline void __threadfence_system() {}
 
 // Only one fiber runs at a time, and it stops only where it waits.
 template <typename T, typename U> T atomicAdd(T *to, U value) {
