@@ -1,6 +1,5 @@
 """Numbers for each token of JAX programs (losses, log probabilities, entropies, z-losses), whose logits are never stored as a whole."""
 
-
 import pytest
 
 jax = pytest.importorskip("jax")

@@ -115,6 +115,9 @@ bool SlicedLayer::match() {
     return false;
   while (value.hasOneUse()) {
     Operation *reader = *value.getUsers().begin();
+    // Reshapes and the slice are made again, and would lose it.
+    if (reader->hasAttr(kNoGradientAttr))
+      return false;
     slice = dyn_cast<tensor::ExtractSliceOp>(reader);
     if (slice)
       return findRows() && getRows() * typeOf(layer.getX()).getDimSize(1) <

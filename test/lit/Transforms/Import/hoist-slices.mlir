@@ -112,3 +112,14 @@ func.func @added(%x: tensor<400x128xbf16>, %w: tensor<320x128xbf16>, %z: tensor<
   %s = tensor.extract_slice %a[0, 0] [4, 320] [1, 1] : tensor<400x320xbf16> to tensor<4x320xbf16>
   return %s : tensor<4x320xbf16>
 }
+
+// Not behind an op whose result counts as a constant when the program is differentiated.
+// CHECK-LABEL: func.func @stopped(
+// CHECK:         te.linear %{{.*}} -> tensor<400x320xbf16>
+// CHECK:         tensor.expand_shape {{.*}} {te.no_gradient}
+func.func @stopped(%x: tensor<400x128xbf16>, %w: tensor<320x128xbf16>) -> tensor<4x99x320xbf16> {
+  %y = te.linear %x, %w : tensor<400x128xbf16>, tensor<320x128xbf16> -> tensor<400x320xbf16>
+  %e = tensor.expand_shape %y [[0, 1], [2]] output_shape [4, 100, 320] {te.no_gradient} : tensor<400x320xbf16> into tensor<4x100x320xbf16>
+  %s = tensor.extract_slice %e[0, 0, 0] [4, 99, 320] [1, 1, 1] : tensor<4x100x320xbf16> to tensor<4x99x320xbf16>
+  return %s : tensor<4x99x320xbf16>
+}
