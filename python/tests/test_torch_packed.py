@@ -17,7 +17,7 @@ from torch_compare import fresh  # noqa: F401
 import te_mlir
 import te_mlir.torch
 from te_mlir.torch.documents import Latest, boundaries_of, documents_in, rows_of
-from te_mlir.torch.masks import CAUSAL, OPEN, OTHER, Kind, documents_of, kind_for
+from te_mlir.torch.masks import CAUSAL, OPEN, OTHER, Kind, kind_for
 
 transformers.logging.set_verbosity_error()
 
@@ -80,12 +80,13 @@ def found_in(mask, sequence):
     batches = (mask.shape[0], 1)
     kind = kind_for(mask, batches, sequence, None)
     if kind.documents:
-        found = documents_of(mask, batches, sequence, kind)
+        found = documents_in(rows_of(mask, batches, sequence), True, kind.name == "causal", kind.window_left)
+        assert found.facts.tolist() == [1, int(found.starts.sum()), int(kind.blind)]
         boundaries = boundaries_of(found.starts, kind.documents).tolist()
         assert len(boundaries) == kind.documents + 1 and kind.documents & (kind.documents - 1) == 0
         seen = (mask if mask.dtype is torch.bool else mask == 0)[:, 0]
         assert_meant(seen, boundaries, kind.name == "causal", kind.window_left)
-        assert kind.blind == bool(found.blind.any())
+        assert kind.blind == bool((~found.seeing).any())
     return kind
 
 
@@ -138,10 +139,10 @@ def test_one_look_at_a_mask():
     looks = []
     looked = Latest(lambda mask: looks.append(mask) or documents_in(rows_of(mask, (2, 1), 16), True, True, None))
     mask = packed(6, 10)
-    assert looked(mask) is looked(mask) and looked(mask).number == 4 and len(looks) == 1
+    assert looked(mask) is looked(mask) and looked(mask).starts.sum() == 4 and len(looks) == 1
     mask[0] = packed(16)[0]
-    assert looked(mask).number == 3 and len(looks) == 2
-    assert looked(packed(16)).number == 2 and len(looks) == 3
+    assert looked(mask).starts.sum() == 3 and len(looks) == 2
+    assert looked(packed(16)).starts.sum() == 2 and len(looks) == 3
 
 
 def test_rows_that_see_everything_are_no_padding():

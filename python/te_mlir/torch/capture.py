@@ -18,6 +18,7 @@ from te_mlir.torch.formulas import is_composed, with_formulas
 from te_mlir.torch.fused import cut_layers
 from te_mlir.torch.indexing import as_lookups
 from te_mlir.torch.partition import Schedule, dependents, ignored, refusal, wanting
+from te_mlir.torch.terms import find_terms
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,7 @@ def capture(
     graphs.merge_equal(flat.graph, dependents(flat.graph, roots))
     give_states(flat.graph)
     varlen.give_boundaries(flat.graph)
+    find_terms(flat, dependents(flat.graph, roots), written_nodes(flat.graph, examples))
     schedule = Schedule(flat.graph, roots, parameters, examples)
     return Captured(
         flat,

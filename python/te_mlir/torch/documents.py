@@ -2,6 +2,10 @@
 
 A mask of a long sequence is large, so `rows_of` reads it a few times, and writes one copy of its bytes. All else works on
 a few numbers for each query. Nothing here waits for the device except where it says so.
+
+The host reads the number of documents in each call, because a program has room for some. What needs no number, as
+padding, it reads only in the first call of a program on a GPU. In later calls, the device itself checks it: boundaries of
+other documents than those of the program are negative, which is an error of te.attention.
 """
 
 from __future__ import annotations
@@ -9,7 +13,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch.nn.functional import pad
@@ -111,18 +115,22 @@ def left_of(rows: Rows) -> int:
 class Documents(NamedTuple):
     """The documents of a batch.
 
-    starts: whether a document starts at a query, bool [rows, sequence]. blind: whether a query sees no key, so that its
-    result is 0, bool [rows, sequence]. number: the number of documents. has_blind: whether there is such a query.
+    starts: whether a document starts at a query, bool [rows, sequence]. seeing: whether a query sees a key; the result of
+    another one is 0; bool [rows, sequence]. facts: whether the mask is one of documents, their number, and whether a
+    query sees no key, int64 [3].
     """
 
     starts: torch.Tensor
-    blind: torch.Tensor
-    number: int
-    has_blind: bool
+    seeing: torch.Tensor
+    facts: torch.Tensor
+
+    @staticmethod
+    def of(starts: torch.Tensor, seeing: torch.Tensor, fits: torch.Tensor) -> Documents:
+        return Documents(starts, seeing, torch.stack([fits, starts.sum(), ~seeing.all()]))
 
 
-def documents_in(rows: Rows, padded: bool, causal: bool, left: int | None) -> Documents | None:
-    """The documents that have exactly this mask, or None. It waits for the device once.
+def documents_in(rows: Rows, padded: bool, causal: bool, left: int | None) -> Documents:
+    """The documents that have exactly this mask, if there are such documents.
 
     padded: whether rows may have padding. causal, left: whether documents are causal, and the number of keys before its
     own that a query sees (None: all).
@@ -146,9 +154,40 @@ def documents_in(rows: Rows, padded: bool, causal: bool, left: int | None) -> Do
     fits = torch.where(used, exact, rows.readers == 0).all() & rows.hides
     if not (rows.own and padded):
         fits &= used.all()
-    blind = rows.keys == 0
-    is_fit, number, has_blind = torch.stack([fits, starts.sum(), blind.any()]).tolist()
-    return Documents(starts, blind, number, bool(has_blind)) if is_fit else None
+    return Documents.of(starts, rows.keys != 0, fits)
+
+
+def is_on_host(tensor: torch.Tensor) -> bool:
+    """Whether the host can read a tensor without a wait for a device."""
+    return tensor.device.type == "cpu"
+
+
+class Facts:
+    """Numbers that the device finds out in each call, which the host reads without a wait after the first call.
+
+    waits: whether it waits in each call, because it needs those of the call.
+    """
+
+    def __init__(self, waits: bool = False) -> None:
+        self.waits = waits
+        #: A copy in memory of the host, and the same as an array, which the host reads without PyTorch.
+        self._copy: torch.Tensor | None = None
+        self._array: Any = None
+
+    def __call__(self, numbers: torch.Tensor) -> tuple[list[int], bool]:
+        """The numbers of this call, or of the last call whose numbers have arrived; and which of both."""
+        if self.waits or is_on_host(numbers):
+            return numbers.tolist(), True
+        late = self._copy is not None
+        if self._copy is None:
+            self._copy = torch.empty(numbers.shape, dtype=numbers.dtype, pin_memory=numbers.is_cuda)
+            self._copy.copy_(numbers)
+            self._array = self._copy.numpy()
+        # The device may be writing to this memory, in whole numbers.
+        found: list[int] = self._array.tolist()
+        if late:
+            self._copy.copy_(numbers, non_blocking=True)
+        return found, not late
 
 
 class Latest:
@@ -167,16 +206,15 @@ class Latest:
 def boundaries_of(starts: torch.Tensor, capacity: int) -> torch.Tensor:
     """The first row of each document, then the end of the last one until the result is int32 [capacity + 1].
 
-    There are at most `capacity` documents.
+    If there are more than `capacity` documents, the others are left out.
     """
     starts = starts.flatten()
     token = torch.arange(len(starts), dtype=torch.int32, device=starts.device)
     # The place after the boundaries takes the tokens that are no start.
-    place = torch.where(starts, starts.cumsum(0) - 1, capacity + 1)
+    place = torch.where(starts, starts.cumsum(0) - 1, capacity + 1).clamp(max=capacity + 1)
     return token.new_full((capacity + 2,), len(starts)).scatter_(0, place, token)[:-1]
 
 
-def capacity_for(documents: Documents) -> int:
+def capacity_for(number: int, rows: int) -> int:
     """The number of documents to compile for: a power of two, at least two for each row."""
-    needed = max(documents.number, 2 * documents.starts.shape[0])
-    return 1 << (needed - 1).bit_length()
+    return 1 << (max(number, 2 * rows) - 1).bit_length()

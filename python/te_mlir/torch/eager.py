@@ -11,6 +11,7 @@ from torch.fx import GraphModule, Node
 from te_mlir.torch import casts
 from te_mlir.torch import graph as graphs
 from te_mlir.torch.arguments import Feed
+from te_mlir.torch.documents import is_on_host
 from te_mlir.torch.effects import is_grad_mode
 from te_mlir.torch.masks import COMPARED
 from te_mlir.torch.partition import Schedule
@@ -90,7 +91,7 @@ class Before:
                 with torch.no_grad():
                     # A write through `data` does not change the version. On a CPU it is found by comparing the values;
                     # on a GPU, that would have to wait for the device.
-                    self._versions = [(t, v, t.clone() if t.device.type == "cpu" else None) for t, v in versions]
+                    self._versions = [(t, v, t.clone() if is_on_host(t) else None) for t, v in versions]
                     self._values, renewed = self.once(*tensors), True
         held = self._values or ()
         values = dict(zip(self.held, held))

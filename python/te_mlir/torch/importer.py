@@ -8,13 +8,15 @@ that cannot be emitted raises `Unsupported` with the reason.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from torch.fx import Node as Origin
 
 from te_mlir import build
+from te_mlir.errors import ArgumentError
 from te_mlir.frontend import rotary
 from te_mlir.frontend.attention import Attention, OutsideMask, batches_of_masks
 from te_mlir.frontend.emitter import Unsupported, Value
@@ -24,11 +26,20 @@ from te_mlir.frontend.losses import CrossEntropy
 from te_mlir.frontend.scores import Scores
 from te_mlir.frontend.views import viewed
 from te_mlir.layout import row_major
-from te_mlir.torch.arguments import fake
-from te_mlir.torch.documents import Documents, Latest, boundaries_of
+from te_mlir.torch.arguments import describe, fake
+from te_mlir.torch.documents import (
+    Documents,
+    Facts,
+    Latest,
+    boundaries_of,
+    capacity_for,
+    documents_in,
+    rows_of,
+)
 from te_mlir.torch.indices import Indices
-from te_mlir.torch.masks import CAUSAL, OTHER, OtherMask, OtherTable, documents_of, is_kind, kind_for
+from te_mlir.torch.masks import CAUSAL, OTHER, Kind, OtherMask, OtherTable, is_kind, kind_for
 from te_mlir.torch.tensors import dtype_name
+from te_mlir.torch.terms import META, Terms
 from te_mlir.torch.weights import Weights
 
 #: Operations that compute no element.
@@ -70,14 +81,23 @@ class Importer(Weights):
             raise OtherTable(user, source.name, of)
 
         known = (rotary.has_equal_pairs if of == rotary.PAIRS else rotary.has_equal_halves)(table)
+        facts = Facts()
 
         def make(t: torch.Tensor) -> torch.Tensor:
             rows = t.reshape(-1, width).to(torch.float32)
             first, second = (rows[:, ::2], rows[:, 1::2]) if of == rotary.PAIRS else rows.chunk(2, -1)
-            # Comparing waits for a GPU.
-            if not known and not torch.equal(first, second):
+            if known:
+                return first.contiguous()
+            is_equal = (first == second).all()
+            (equal,), is_now = facts(is_equal.reshape(1))
+            if is_now and not equal:
                 raise OtherTable(user, source.name, of)
-            return first.contiguous()
+            if not equal:
+                raise ArgumentError(
+                    f"{describe(source)}: the {of} of a rotary table were not equal in an earlier call, unlike when its "
+                    "graph was compiled, and the results of that call are NaN"
+                )
+            return torch.where(is_equal, first, torch.nan).contiguous()
 
         return self.feed(source, of, make, shape, torch.float32)
 
@@ -152,11 +172,18 @@ class Importer(Weights):
             )
         # In attention from a decoder to an encoder, query i is another token than key i, which may be padding.
         is_self = self._sources(found.q, sequence) == self._sources(found.k, sequence)
+        found_terms: Terms | None = source.meta.get(META) if not applied else None
+        if found_terms is not None and batches is not None and found_terms.fit(batches, sequence, is_self):
+            return self._documents_of_terms(user, found_terms, source, batches, sequence, earlier)
+        rows = math.prod(batches or ())
+
+        def other(t: torch.Tensor) -> OtherMask:
+            return OtherMask(user, source.name, kind_for(t, batches, sequence, earlier, is_self))
 
         def check(t: torch.Tensor) -> torch.Tensor:
             t = of(t)
             if not is_kind(t, sequence, kind):
-                raise OtherMask(user, source.name, kind_for(t, batches, sequence, earlier, is_self))
+                raise other(t)
             return torch.zeros((), dtype=torch.float32, device=t.device)
 
         if not kind.documents:
@@ -170,22 +197,64 @@ class Importer(Weights):
 
         def look(t: torch.Tensor) -> Documents:
             t = of(t)
-            documents = documents_of(t, batches, sequence, kind, is_self)
-            if documents is None:
-                raise OtherMask(user, source.name, kind_for(t, batches, sequence, earlier, is_self))
+            read = rows_of(t, batches, sequence)
+            if read is None:
+                raise OtherMask(user, source.name, OTHER)
+            documents = documents_in(read, is_self, kind.name == CAUSAL.name, kind.window_left)
+            fits, number, has_blind = documents.facts.tolist()
+            if not fits or number > kind.documents or has_blind > kind.blind:
+                raise other(t)
             return documents
 
+        way = f"{'x'.join(map(str, batches))}_{sequence}_{is_self}{applied}"
+        return self._documents(source, source, kind, way, rows * sequence, look)
+
+    def _documents_of_terms(
+        self, user: Node, terms: Terms, source: Origin, batches: Sequence[int], sequence: int, earlier: Kind | None
+    ) -> OutsideMask:
+        """The documents of a mask by what it is computed from, which is not compared with the mask."""
+        rows = math.prod(batches)
+        # A row without ids has the padding before its tokens, the tokens, and the padding behind them.
+        capacity = capacity_for(0 if terms.ids else min(3, sequence) * rows, rows)
+        kind = earlier or terms.kind._replace(documents=capacity, blind=terms.is_blind)
+        causal, facts = kind.name == CAUSAL.name, Facts(waits=terms.ids)
+
+        def look(t: torch.Tensor) -> Documents:
+            documents = terms.documents(t, batches)
+            (fits, number, _), is_now = facts(documents.facts)
+            if is_now and not fits:
+                raise OtherMask(user, source.name, OTHER)
+            if is_now and number > kind.documents:
+                raise OtherMask(user, source.name, kind._replace(documents=capacity_for(number, rows)))
+            return documents
+
+        way = f"{'x'.join(map(str, batches))}_{sequence}_{causal}_{kind.window_left}"
+        return self._documents(terms.rows, source, kind, way, rows * sequence, look)
+
+    def _documents(
+        self,
+        node: Origin,
+        source: Origin,
+        kind: Kind,
+        way: str,
+        tokens: int,
+        look: Callable[[torch.Tensor], Documents],
+    ) -> OutsideMask:
+        """Passes the documents that are found in the tensor of a node. way: how an attention reads it."""
         looked = Latest(look)
 
+        def boundaries(t: torch.Tensor) -> torch.Tensor:
+            starts, seeing, facts = looked(t)
+            fits, number, has_blind = facts
+            is_right = (fits != 0) & (number <= kind.documents) & ((has_blind == 0) | kind.blind | (node is not source))
+            return torch.where(is_right, boundaries_of(starts, kind.documents), -1)
+
         # Attentions with one mask share its feeds, if they read it in the same way.
-        rows = math.prod(batches)
-        way = f"{'x'.join(map(str, batches))}_{sequence}_{is_self}{applied}"
-        boundaries = lambda t: boundaries_of(looked(t).starts, kind.documents)
-        documents = self.feed(source, f"documents_{way}", boundaries, (kind.documents + 1,), torch.int32)
+        documents = self.feed(node, f"documents_{way}", boundaries, (kind.documents + 1,), torch.int32)
         seeing = None
         if kind.blind:
-            numbers = lambda t: (~looked(t).blind).flatten().float()
-            seeing = self.feed(source, f"seeing_{way}", numbers, (rows * sequence,), torch.float32)
+            numbers = lambda t: looked(t).seeing.flatten().float()
+            seeing = self.feed(node, f"seeing_{way}", numbers, (tokens,), torch.float32)
         return OutsideMask(kind.name == CAUSAL.name, kind.window_left, documents, seeing)
 
     def boundaries(self, user: Node, boundaries: Atom) -> build.Value:

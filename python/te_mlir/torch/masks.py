@@ -9,7 +9,7 @@ import torch
 
 from te_mlir.frontend.base import Unsupported
 from te_mlir.frontend.graph import Node
-from te_mlir.torch.documents import Documents, capacity_for, documents_in, hides, left_of, rows_of, seen_by
+from te_mlir.torch.documents import capacity_for, documents_in, hides, left_of, rows_of, seen_by
 
 
 class Kind(NamedTuple):
@@ -70,19 +70,6 @@ def is_kind(mask: torch.Tensor, sequence: int, kind: Kind) -> bool:
     return bool((seen == wanted).all() & hides(mask, seen))
 
 
-def documents_of(
-    mask: torch.Tensor, batches: Sequence[int], sequence: int, kind: Kind, padded: bool = True
-) -> Documents | None:
-    """The documents that a mask divides a batch into; None if it is not a mask of `kind`. It waits for the device once.
-
-    padded: as for `kind_for`.
-    """
-    rows = rows_of(mask, batches, sequence)
-    found = rows and documents_in(rows, padded, kind.name == CAUSAL.name, kind.window_left)
-    fits = found and found.number <= kind.documents and kind.blind >= found.has_blind
-    return found if fits else None
-
-
 def _kind_of_rows(mask: torch.Tensor, sequence: int) -> Kind:
     """The kind of a mask in which each row of the batch is one document; otherwise OTHER."""
     for kind in (CAUSAL, OPEN):
@@ -103,8 +90,10 @@ def _kind_of_documents(mask: torch.Tensor, batches: Sequence[int], sequence: int
         return OTHER
     for name, left in dict.fromkeys([before[:2], CAUSAL[:2], ("causal", left_of(rows)), OPEN[:2]]):
         found = documents_in(rows, padded, name == CAUSAL.name, left)
-        if found is not None:
-            return Kind(name, left, max(capacity_for(found), before.documents), found.has_blind or before.blind)
+        fits, number, has_blind = found.facts.tolist()
+        if fits:
+            capacity = capacity_for(number, len(found.starts))
+            return Kind(name, left, max(capacity, before.documents), bool(has_blind) or before.blind)
     return OTHER
 
 
