@@ -115,7 +115,7 @@ bool SlicedLayer::match() {
     return false;
   while (value.hasOneUse()) {
     Operation *reader = *value.getUsers().begin();
-    // Reshapes and the slice are made again, and would lose it.
+    // Reshapes and the slice are created again, and would lose it.
     if (reader->hasAttr(kNoGradientAttr))
       return false;
     slice = dyn_cast<tensor::ExtractSliceOp>(reader);
