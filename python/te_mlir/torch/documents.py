@@ -206,12 +206,12 @@ class Latest:
 def boundaries_of(starts: torch.Tensor, capacity: int) -> torch.Tensor:
     """The first row of each document, then the end of the last one until the result is int32 [capacity + 1].
 
-    If there are more than `capacity` documents, the others are left out.
+    There are at most `capacity` documents.
     """
     starts = starts.flatten()
     token = torch.arange(len(starts), dtype=torch.int32, device=starts.device)
     # The place after the boundaries takes the tokens that are no start.
-    place = torch.where(starts, starts.cumsum(0) - 1, capacity + 1).clamp(max=capacity + 1)
+    place = torch.where(starts, starts.cumsum(0) - 1, capacity + 1)
     return token.new_full((capacity + 2,), len(starts)).scatter_(0, place, token)[:-1]
 
 

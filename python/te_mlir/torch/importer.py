@@ -244,10 +244,9 @@ class Importer(Weights):
         looked = Latest(look)
 
         def boundaries(t: torch.Tensor) -> torch.Tensor:
-            starts, seeing, facts = looked(t)
-            fits, number, has_blind = facts
-            is_right = (fits != 0) & (number <= kind.documents) & ((has_blind == 0) | kind.blind | (node is not source))
-            return torch.where(is_right, boundaries_of(starts, kind.documents), -1)
+            found = looked(t)
+            # Where the host has not waited for the facts, the device looks at the first one.
+            return torch.where(found.facts[0] != 0, boundaries_of(found.starts, kind.documents), -1)
 
         # Attentions with one mask share its feeds, if they read it in the same way.
         documents = self.feed(node, f"documents_{way}", boundaries, (kind.documents + 1,), torch.int32)
