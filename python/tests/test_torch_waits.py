@@ -28,7 +28,7 @@ from torch_compare import fresh  # noqa: F401
 
 import te_mlir
 import te_mlir.torch
-from te_mlir.torch import documents, eager, terms
+from te_mlir.torch import documents, eager, mask_terms
 from te_mlir.torch.backend import Graph
 
 #: Functions of tensors for which the host waits. On a CPU some of them call no op.
@@ -125,7 +125,7 @@ def test_models(name, batch):
     nodes = [
         feed.node for part in graph.parts for _, feed, _, _ in part.feeder.made if feed.key.startswith("documents")
     ]
-    assert keys and all(node.target is terms.rows_of_terms for node in nodes)
+    assert keys and all(node.target is mask_terms.rows_of_terms for node in nodes)
 
 
 class Rotated(nn.Module):

@@ -17,8 +17,8 @@ from te_mlir.torch.effects import Effects, frozen_nodes, same_tensors, without_p
 from te_mlir.torch.formulas import is_composed, with_formulas
 from te_mlir.torch.fused import cut_layers
 from te_mlir.torch.indexing import as_lookups
+from te_mlir.torch.mask_terms import find_terms
 from te_mlir.torch.partition import Schedule, dependents, ignored, refusal, wanting
-from te_mlir.torch.terms import find_terms
 
 
 @dataclass(frozen=True)

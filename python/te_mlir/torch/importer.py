@@ -37,9 +37,9 @@ from te_mlir.torch.documents import (
     rows_of,
 )
 from te_mlir.torch.indices import Indices
+from te_mlir.torch.mask_terms import META, Terms
 from te_mlir.torch.masks import CAUSAL, OTHER, Kind, OtherMask, OtherTable, is_kind, kind_for
 from te_mlir.torch.tensors import dtype_name
-from te_mlir.torch.terms import META, Terms
 from te_mlir.torch.weights import Weights
 
 #: Operations that compute no element.
