@@ -60,7 +60,7 @@ function(te_precompile name)
   endif()
 endfunction()
 
-# Precompiles the headers of MLIR for te_add_compiler_library.
+# Precompiles the headers of MLIR for te_reuse_mlir_headers.
 function(te_precompile_mlir_headers)
   if(NOT TE_PRECOMPILED_HEADERS)
     return()
@@ -69,14 +69,9 @@ function(te_precompile_mlir_headers)
   target_precompile_headers(TEMLIRHeaders PRIVATE ${PROJECT_SOURCE_DIR}/lib/MLIRHeaders.h)
 endfunction()
 
-# te_add_compiler_library(name sources... [DEPENDS tablegen-targets...]
-#                         [LINK libraries...]): a static library of the
-# compiler. Link MLIR in the executables, through te_add_tool.
-function(te_add_compiler_library name)
-  cmake_parse_arguments(ARG "" "" "DEPENDS;LINK" ${ARGN})
-  add_library(${name} STATIC ${ARG_UNPARSED_ARGUMENTS})
-  target_compile_options(${name} PRIVATE ${TE_WARNINGS} -fno-rtti -fno-exceptions
-                         -ffunction-sections -fdata-sections)
+# Compiles a target with the precompiled headers of MLIR, which fix these flags.
+function(te_reuse_mlir_headers name)
+  target_compile_options(${name} PRIVATE -fno-rtti -fno-exceptions -fPIC)
   if(TE_PRECOMPILED_HEADERS)
     target_compile_options(${name} PRIVATE
                            $<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>)
@@ -84,6 +79,16 @@ function(te_add_compiler_library name)
       target_precompile_headers(${name} REUSE_FROM TEMLIRHeaders)
     endif()
   endif()
+endfunction()
+
+# te_add_compiler_library(name sources... [DEPENDS tablegen-targets...]
+#                         [LINK libraries...]): a static library of the
+# compiler. Link MLIR in the executables, through te_add_tool.
+function(te_add_compiler_library name)
+  cmake_parse_arguments(ARG "" "" "DEPENDS;LINK" ${ARGN})
+  add_library(${name} STATIC ${ARG_UNPARSED_ARGUMENTS})
+  target_compile_options(${name} PRIVATE ${TE_WARNINGS} -ffunction-sections -fdata-sections)
+  te_reuse_mlir_headers(${name})
   target_link_libraries(${name} PUBLIC ${ARG_LINK})
   if(ARG_DEPENDS)
     add_dependencies(${name} ${ARG_DEPENDS})
@@ -95,10 +100,10 @@ endfunction()
 function(te_add_tool name)
   cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
   add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
-  target_compile_options(${name} PRIVATE ${TE_WARNINGS} -fno-rtti)
+  target_compile_options(${name} PRIVATE ${TE_WARNINGS})
   target_compile_definitions(${name} PRIVATE TE_VERSION="${PROJECT_VERSION}")
   target_link_libraries(${name} PRIVATE ${ARG_LINK} ${TE_LLVM_LIBRARIES})
-  te_precompile(${name} ${PROJECT_SOURCE_DIR}/lib/MLIRHeaders.h)
+  te_reuse_mlir_headers(${name})
   install(TARGETS ${name} EXPORT TEToolsTargets
           RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
 endfunction()
@@ -112,16 +117,21 @@ function(te_add_runtime_library name kind)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/lib/Runtime)
 endfunction()
 
-# te_add_unit_test(name sources... LABELS areas... LINK libraries...): one gtest
-# binary, registered with ctest under the labels of its areas.
+# te_add_unit_test(name sources... LABELS areas... LINK libraries... [MLIR]): one gtest
+# binary, registered with ctest under the labels of its areas. MLIR: it includes headers of MLIR.
 function(te_add_unit_test name)
-  cmake_parse_arguments(ARG "" "" "LABELS;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "MLIR" "" "LABELS;LINK" ${ARGN})
   add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
   target_compile_options(${name} PRIVATE ${TE_WARNINGS})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/lib/Runtime
                              ${PROJECT_SOURCE_DIR}/test/unit)
   target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gtest_main)
-  te_precompile(${name} <gtest/gtest.h> <cmath> <functional> <map> <random> <set> <string> <vector>)
+  if(ARG_MLIR)
+    target_link_libraries(${name} PRIVATE ${TE_LLVM_LIBRARIES})
+    te_reuse_mlir_headers(${name})
+  else()
+    te_precompile(${name} <gtest/gtest.h> <cmath> <functional> <map> <random> <set> <string> <vector>)
+  endif()
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}")
 endfunction()
