@@ -10,6 +10,8 @@ config.suffixes = [".mlir", ".test"]
 config.test_source_root = os.path.dirname(__file__)
 config.test_exec_root = config.te_test_folder
 config.environment["PATH"] = os.pathsep.join([config.te_tools, config.llvm_tools, os.environ["PATH"]])
+if "TE_TESTS" in os.environ:
+    config.environment["TE_TESTS"] = os.environ["TE_TESTS"]
 config.substitutions.append(("%python", config.python))
 config.substitutions.append(("%runtime", config.runtime))
 config.substitutions.append(("%examples", config.examples))

@@ -180,7 +180,7 @@ def rows_in_groups(mode):
     compare(groups, (m, k, n), arrays, mode, f"{mode}, groups")
 
 
-for turn, mode in enumerate(modes(ALL_MODES + CUSTOM_MODES)):
+for turn, mode in enumerate(modes(ALL_MODES + CUSTOM_MODES, turn=2)):
     for sizes in SIZES:
         three(sizes, mode, f"{mode}, {sizes}")
     if "custom" in mode:

@@ -233,19 +233,19 @@ for recipe, options, overrides in CASES:
         # capacity is too small.
         for experts, capacity in ((ranks, 128), (4 * ranks, 128 // ranks)):
             for override in overrides if BACKEND == "reference" and capacity < T else overrides[:1]:
-                later(check, recipe, options, override, ranks, experts, capacity, written=capacity < T)
+                later(check, recipe, options, override, ranks, experts, capacity, capacity < T)
 for ranks in RANKS:
     for recipe in named(BLOCKS, "mxfp8_block_scaling"):
         if BACKEND == "reference" or recipe == BLOCKS:
             options = "target=reference" if recipe != BLOCKS else ""
-            later(check, recipe, options, "dequantized", ranks, ranks, 128, written=True)
-            later(check, recipe, options, "none", ranks, ranks, 128, written=True)
-            later(check, recipe, options, "none", ranks, 4 * ranks, 128 // ranks, written=True, vjp=False)
-            later(check, recipe, options, "none", ranks, 4 * ranks, 128 // ranks, written=False, vjp=False)
+            later(check, recipe, options, "dequantized", ranks, ranks, 128, True)
+            later(check, recipe, options, "none", ranks, ranks, 128, True)
+            later(check, recipe, options, "none", ranks, 4 * ranks, 128 // ranks, True, False)
+            later(check, recipe, options, "none", ranks, 4 * ranks, 128 // ranks, False, False)
     if not NAMED:
-        later(check, COLUMNS_OF_ROWS, "", "none", ranks, 4 * ranks, 128 // ranks, written=True)
+        later(check, COLUMNS_OF_ROWS, "", "none", ranks, 4 * ranks, 128 // ranks, True)
         if BACKEND == "reference":
-            later(check, ROW_SCALED, "target=reference", "dequantized", ranks, 4 * ranks, 128 // ranks, written=True)
-            later(check, ROW_SCALED, "target=reference", "none", ranks, ranks, 128, written=True, vjp=False)
+            later(check, ROW_SCALED, "target=reference", "dequantized", ranks, 4 * ranks, 128 // ranks, True)
+            later(check, ROW_SCALED, "target=reference", "none", ranks, ranks, 128, True, False)
 perform_all()
 finish("expert-parallel")

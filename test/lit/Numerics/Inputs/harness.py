@@ -11,6 +11,7 @@ a run, including tuned algorithms, are in FOLDER, so processes with different fo
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import pathlib
@@ -28,6 +29,8 @@ PARSER.add_argument("--modes", default="", help="only modes that have this in th
 _given = PARSER.parse_known_args()[0]
 FOLDER, BACKEND = _given.folder, _given.backend
 FOLDER.mkdir(parents=True, exist_ok=True)
+#: Whether every combination is tested: by hand on a GPU, for chosen modes, and with TE_TESTS=full. Else tests take a sample.
+FULL = BACKEND == "cuda" or bool(_given.modes) or os.environ.get("TE_TESTS") == "full"
 INPUTS = pathlib.Path(__file__).parent
 # te_model, the model of the quantisers, is imported from this folder.
 sys.path.append(str(INPUTS.parents[2] / "model"))
@@ -50,8 +53,29 @@ _counts = {"claims": 0, "failed": 0, "runs": 0, "refused": 0}
 _lock = threading.Lock()  # a test may run several threads
 
 
-def modes(every=ALL_MODES):
-    """The entries of `every` that the command line selects, in the form for the backend."""
+def in_turn(every, turn):
+    """One entry of `every` for each recipe, whose overrides take turns from number `turn` on."""
+    recipes = {}
+    for mode in every:
+        recipes.setdefault(mode.split(" backward-override")[0], []).append(mode)
+    return [of[(turn + i) % len(of)] for i, of in enumerate(recipes.values())]
+
+
+def all_pairs(cases):
+    """Some of `cases`, tuples of values, in which each two values occur together that do so in one of `cases`."""
+    kept, missing = [], set()
+    pairs = {case: set(itertools.combinations(enumerate(case), 2)) for case in cases}
+    missing.update(*pairs.values())
+    while missing:
+        best = max(pairs, key=lambda case: len(pairs[case] & missing))
+        missing -= pairs[best]
+        kept.append(best)
+    return kept
+
+
+def modes(every=ALL_MODES, turn=0):
+    """The entries of `every` that the command line selects, in the form for the backend; one of each recipe unless FULL."""
+    every = every if FULL else in_turn(every, turn)
     # The reference backend has GEMMs that a GPU emulates.
     named = [mode.replace("target=reference", "emulate=true") if BACKEND == "cuda" else mode for mode in every]
     wanted = [mode for mode in named if _given.modes in mode]

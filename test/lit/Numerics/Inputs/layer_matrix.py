@@ -307,7 +307,7 @@ def check_identities(mode, names):
 
 
 without_override = {}
-for mode in modes():
+for mode in modes(turn=1):
     names, *base = base_of(mode)
     if names:
         compare_policies(mode, names, *base)

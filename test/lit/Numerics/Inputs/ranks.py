@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 import numpy as np
-from harness import BACKEND, FOLDER, INPUTS, Refused, expect, from_bf16, same_bytes, to_bf16
+from harness import BACKEND, FOLDER, FULL, INPUTS, Refused, all_pairs, expect, from_bf16, same_bytes, to_bf16
 
 # In an installed folder of checks, it is beside this file.
 sys.path += [str(INPUTS.parents[2] / "unit" / "Runtime" / "Mpi")] * (len(INPUTS.parents) > 2)
@@ -159,20 +159,22 @@ def add_ranks(summands):
     return total if summands[0].dtype == np.float32 else to_bf16(total)
 
 
-def later(test, *arguments, **named):
+def later(test, *arguments):
     """Adds a test to the list of `perform_all`."""
-    _work.append((test, arguments, named))
+    _work.append((test, *arguments))
 
 
 def _perform(item):
-    test, arguments, named = item
+    test, *arguments = item
     try:
-        test(*arguments, **named)
+        test(*arguments)
     except Refused as refusal:
         expect(False, f"{test.__name__}{arguments}: {refusal}")
 
 
 def perform_all():
+    """Performs the tests of `later`; unless FULL, as many of them as it takes for all pairs of arguments."""
+    work = _work if FULL else all_pairs(_work)
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
-        for outcome in [pool.submit(_perform, item) for item in _work]:
+        for outcome in [pool.submit(_perform, item) for item in work]:
             outcome.result()

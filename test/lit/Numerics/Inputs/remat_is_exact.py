@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 import numpy as np
-from harness import ALL_MODES, FOLDER, INPUTS, MODES, compile_to, expect, expect_same, finish, normal, run
+from harness import FOLDER, INPUTS, MODES, compile_to, expect, expect_same, finish, modes, normal, run
 from models import mlp_arrays, train_arrays
 
 
@@ -102,7 +102,7 @@ state, feed = train_arrays(np.random.default_rng(8))
 train = state | {name: values[:STEPS] for name, values in feed.items()}
 text = language_model(np.random.default_rng(9))
 
-for mode in ALL_MODES:
+for mode in modes():
     held, had = run(TRAIN, "step", train, mode, steps=STEPS), counts(TRAIN, mode)
     _, most = plan(TRAIN, mode)
     for policy, repeated in POLICIES.items():
@@ -121,19 +121,19 @@ for mode in ALL_MODES:
     for variant in VARIANTS:
         found = run(TRAIN, "step", train, f"{mode} {variant} remat=everything", steps=STEPS)
         expect_same(found, held, sorted(held), f"{mode}, {variant}: training")
-for mode in MODES:
+for mode in modes(MODES, turn=1):
     held = run(MLP, "mlp", mlp, mode, vjp=True)
     for policy in ("everything", "ops:activation"):
         found = run(MLP, "mlp", mlp, f"{mode} remat={policy}", vjp=True)
         expect_same(found, held, sorted(held), f"{mode}, {policy}: gradients")
-for mode in ALL_MODES:
+for mode in modes():
     held = run(BYTE_LM, "train_step", text, mode, steps=STEPS)
     expect(np.isfinite(held["loss"]).all(), f"{mode}: the loss is finite")
     for policy in ("everything", "budget:800000"):
         found = run(BYTE_LM, "train_step", text, f"{mode} remat={policy}", steps=STEPS)
         expect_same(found, held, sorted(held), f"{mode}, {policy}: the language model")
 # The logits of 128 of 256 rows are stored at a time, and are not computed again.
-for mode in ALL_MODES:
+for mode in modes():
     by_rows = f"{mode} logits-budget=70000"
     held, had = run(BYTE_LM, "train_step", text, by_rows, steps=STEPS), counts(BYTE_LM, by_rows)
     found = run(BYTE_LM, "train_step", text, f"{by_rows} remat=everything", steps=STEPS)
@@ -141,7 +141,7 @@ for mode in ALL_MODES:
     has = counts(BYTE_LM, f"{by_rows} remat=everything")
     expect(has["loss"] == had["loss"], f"{mode}: the loss is not repeated")
 layer = decoder_layer(np.random.default_rng(10))
-for mode in ALL_MODES:
+for mode in modes():
     held = run(LLAMA, "layer", layer, mode, vjp=True)
     expect(np.isfinite(held["loss"]).all(), f"{mode}: the layer's loss is finite")
     for policy in ("everything", "ops:attention,rope"):

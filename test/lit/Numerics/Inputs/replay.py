@@ -124,7 +124,7 @@ def check(name, mode):
 
 
 feeds = {name: feed_for(name, weights) for name, (_, weights) in PROGRAMS.items()}
-for mode in modes():
+for mode in modes(turn=1):
     for name in PROGRAMS:
         with refusals(f"{name}, {mode}"):
             check(name, mode)

@@ -343,7 +343,7 @@ for name, options, _ in CASES:
             Layer(square, "dequantized", 2, 160, 160 * 288 // 2 + 41, cols=288, flat=True)
         )
 for (options, more, _), some in layers.items():
-    later(check, some, options, more)
+    later(check, tuple(some), options, more)
 kept = {}  # by pipeline options
 for recipe, options, _ in CASES:
     if recipe != "high_precision":
@@ -351,7 +351,7 @@ for recipe, options, _ in CASES:
             Layer(recipe, "none", 2, 160, 160 * K // 2 + 3 + recipe.startswith("nvfp4"), flat=True)
         )
 for options, some in kept.items():
-    later(check_kept, some, options)
+    later(check_kept, tuple(some), options)
 later(check_optimizer, *CASES[0][:2], 2, 160, 96, "sgd")
 perform_all()
 finish("sharded-weights")

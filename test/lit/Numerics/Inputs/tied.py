@@ -7,12 +7,12 @@ micro-batches, and a table without a head accumulates, too. What is fused has th
 
 import numpy as np
 from harness import (
-    ALL_MODES,
     INPUTS,
     compile_to,
     expect,
     expect_same,
     finish,
+    modes,
     from_bf16,
     normal,
     run,
@@ -52,7 +52,7 @@ def added(results, wide):
     return total if wide else to_bf16(total)
 
 
-for mode in ALL_MODES:
+for mode in modes(turn=1):
     state = draws if "nvfp4" in mode and "=none" in mode else {}
     for more in ("", f" {ROWS}", " fuse=false"):
         claim = f"{mode}{more}"
