@@ -1,6 +1,8 @@
 """Selects the reference backend for all tests, even on a machine with a GPU, except for tests of torch.autocast."""
 
+import collections
 import gc
+import os
 
 import pytest
 
@@ -28,6 +30,38 @@ RECIPES = {
         wgrad=te_mlir.HighPrecision(),
     ),
 }
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "sampled: without TE_TESTS=full, only until each value of each parameter occurs")
+
+
+def sample(items):
+    """A part of the items of one test in which each value of each parameter occurs, as evenly as possible."""
+    kept, times = [], collections.Counter()
+    values = {item: [(name, repr(value)) for name, value in item.callspec.params.items()] for item in items}
+    while items:
+        best = min(items, key=lambda item: sorted(times[value] for value in values[item]))
+        if all(times[value] for value in values[best]):
+            break
+        times.update(values[best])
+        kept.append(best)
+        items = [item for item in items if item is not best]
+    return kept
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leaves out combinations of parameters of tests that are marked as sampled; tests that are named stay."""
+    if os.environ.get("TE_TESTS") == "full" or config.getoption("keyword"):
+        return
+    tests = {}
+    for item in items:
+        if item.get_closest_marker("sampled"):
+            tests.setdefault(item.function, []).append(item)
+    left_out = [item for of in tests.values() for item in set(of) - set(sample(of))]
+    config.hook.pytest_deselected(items=left_out)
+    left_out = set(left_out)
+    items[:] = [item for item in items if item not in left_out]
 
 
 def pytest_collection_finish():

@@ -11,6 +11,7 @@ from jax_compare import compare
 import te_mlir.jax
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("left", [1, 2, 5, 14, 15, 40])
 def test_attention_under_a_window(left, causal):

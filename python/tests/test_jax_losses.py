@@ -126,7 +126,7 @@ def test_what_is_made_of_a_cross_entropy(whole):
         assert "arith." not in text
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(8))
 def test_random_losses(seed):
     pick = random.Random(seed).choice
     rows, whole, view = pick(list(ROWS)), pick(list(WHOLE)), pick(list(VIEWS))

@@ -346,6 +346,7 @@ NEAR_SINKS = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("mask", ["added and causal", "added and windowed", "added and open", "added"])
 @pytest.mark.parametrize("name", SINKS)
 def test_attention_by_hand_with_sinks(name, mask):

@@ -142,6 +142,7 @@ def test_casts_by_hand_are_those_of_autocast(dtype, fused):
 
 
 # There are no FP8 GEMMs with a bias and an f16 result.
+@pytest.mark.sampled
 @pytest.mark.parametrize("dtype, recipe", [(torch.float16, RECIPES[0]), *((torch.bfloat16, r) for r in RECIPES)])
 @pytest.mark.parametrize("fused", [False, True])
 def test_autocast_has_the_bits_of_casts_by_hand(dtype, fused, recipe):

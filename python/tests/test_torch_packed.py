@@ -427,6 +427,7 @@ def assert_as_pytorch(model, batches):
     return attentions(graph)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("batch", BATCHES)
 @pytest.mark.parametrize("name", MODELS)
 def test_models_with_packed_and_padded_batches(name, batch):
@@ -503,6 +504,7 @@ def flattened_text(draw, tokens):
     return {**flattened(*lengths), "use_cache": False}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("batch", ["flattened", "padded"])
 @pytest.mark.parametrize("name", ["llama", "qwen3", "mistral", "gemma2"])
 def test_steps_with_new_shapes(name, batch):

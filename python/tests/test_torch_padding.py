@@ -161,6 +161,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("scaled", [False, True])
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_what_is_padded(name, scaled):
@@ -179,6 +180,7 @@ def test_what_is_not_padded(name):
 # Language models
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("scaled", [False, True])
 @pytest.mark.parametrize("mask", [False, True])
 def test_a_causal_model_with_its_loss(scaled, mask):

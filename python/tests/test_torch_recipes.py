@@ -42,6 +42,7 @@ def assert_quantised(model, recipe, inputs, is_whole=True):
     return compiled
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("recipe", QUANTISED)
 @pytest.mark.parametrize(
     "name, batch", [("llama", "packed"), ("qwen3", "right"), ("mistral", "packed"), ("gemma2", "right")]
@@ -56,6 +57,7 @@ def test_packed_and_padded_batches(name, batch, recipe):
     assert all(" documents " in line for graph in compiled.te.graphs for line in attentions(graph))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("recipe", QUANTISED)
 # Qwen2.5-VL has 27 graphs of torch.compile; test_torch_families.py compiles it under one recipe.
 @pytest.mark.parametrize("family", [name for name in families.ODD if name != "qwen2.5-vl"])

@@ -382,6 +382,7 @@ SWITCHED = {
 
 
 # The numbers of states that are not used, and that are new.
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "before, after, left, new",
     [

@@ -43,6 +43,7 @@ def assert_sums(model, wanted):
         assert (main - wanted[name]).abs().max() <= 2.0**-7 * wanted[name].abs().max(), name
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("cuda_graph", [False, True])
 @pytest.mark.parametrize("cache_weights", [False, True])
 def test_main_grad_is_the_sum_over_micro_batches(cuda_graph, cache_weights):
@@ -69,6 +70,7 @@ def test_main_grad_is_the_sum_over_micro_batches(cuda_graph, cache_weights):
     assert all(p.main_grad is mains[name] for name, p in model.named_parameters())
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("cuda_graph", [False, True])
 @pytest.mark.parametrize("order", ["sum", "last first", "last first, then the rest"])
 def test_the_first_micro_batch_may_come_last_in_the_backward(order, cuda_graph):

@@ -148,6 +148,7 @@ def test_attention_of_variable_lengths(name, on_a_cpu, monkeypatch):
     assert all(" documents " in line and "causal" in line for line in lines)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("backend", ["flex", "varlen"])
 @pytest.mark.parametrize("name", MODELS)
 def test_layers_in_fp8(name, backend, on_a_cpu):

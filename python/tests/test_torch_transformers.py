@@ -503,6 +503,7 @@ def test_sliding_windows(family, window):
     ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("implementation", ["eager", None])
 @pytest.mark.parametrize("cap", [0.05, 0.5, 50.0, None])
 def test_caps_of_scores(cap, implementation):

@@ -113,6 +113,7 @@ def states(model):
     return {name.replace("[:, ", "["): value for name, value in model.te.state_dict().items()}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind, count", [(Block, 2), (Broken, 3)])
 def test_gradients(recipe, kind, count):
     mine, theirs = (compiled(model, recipe) for model in pair(kind, count))
@@ -160,6 +161,7 @@ def check_main_grad(recipe, kind, count, cache_weights):
             assert_same(found[0], found[2], turned=False)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind, count, cache_weights", [(Block, 1, False), (Block, 1, True), (Broken, 3, True)])
 def test_main_grad(recipe, kind, count, cache_weights):
     check_main_grad(recipe, kind, count, cache_weights)
@@ -195,6 +197,7 @@ def test_recorded_steps_read_where_columns_lie_in_each_call():
     assert_same(*found, turned=False)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind, count", [(Block, 1), (Broken, 3)])
 def test_casts_are_kept(recipe, kind, count):
     models = [compiled(m, recipe, cache_weights=True) for m in three(kind, count)]
@@ -283,6 +286,7 @@ class Columns(nn.Module):
         return a * b
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("training", [False, True])
 def test_layers_that_share_a_graph_have_states_and_casts_of_their_own(recipe, training):
     if isinstance(recipe, te_mlir.NVFP4BlockScaling):

@@ -93,6 +93,7 @@ def batch_of(name):
     return [padded(counts, left=name == "left") for counts in ((20, 29), (32, 3))]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("batch", ["packed", "right", "left"])
 @pytest.mark.parametrize("name", ["llama", "mistral", "gemma2", "bert"])
 def test_models(name, batch):
