@@ -172,6 +172,8 @@ class ByIds(nn.Module):
             return seen
         if self.way == "tokens":
             return used[:, None, None, :]
+        if self.way == "compared":
+            return used[:, None, None, :].int() != 0
         if self.way == "both":
             return seen & used[:, None, None, :].bool() & torch.ones(16, 16, dtype=torch.bool).tril()
         if self.way == "added":
@@ -198,7 +200,7 @@ def random_ids(draw):
     return ids, used
 
 
-@pytest.mark.parametrize("way", ["ids", "open", "tokens", "both", "added", "window"])
+@pytest.mark.parametrize("way", ["ids", "open", "tokens", "compared", "both", "added", "window"])
 def test_masks_of_ids(way):
     draw = random.Random(0)
     model = ByIds(way)
@@ -206,11 +208,11 @@ def test_masks_of_ids(way):
     x = torch.randn(2, 16, 32)
     for step in range(5):
         ids, used = random_ids(draw)
-        if way == "tokens":
+        if way in ("tokens", "compared"):
             used = torch.arange(16) < torch.tensor([draw.randint(1, 16) for _ in range(2)])[:, None]
         elif way != "both":
             used = torch.ones_like(used)
-        guard = without_waits() if step > 0 and way == "tokens" else contextlib.nullcontext()
+        guard = without_waits() if step > 0 and way in ("tokens", "compared") else contextlib.nullcontext()
         with guard:
             found = torch.autograd.grad(compiled(x, ids, used).square().sum(), list(model.parameters()))
         wanted = torch.autograd.grad(model(x, ids, used).square().sum(), list(model.parameters()))

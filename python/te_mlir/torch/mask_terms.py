@@ -370,7 +370,8 @@ def _read(module: GraphModule, mask: Node) -> Terms | None:
     if kind == OTHER:
         return None
     graph = module.graph
-    with graph.inserting_before(mask):
+    # Behind the mask, which may itself say which tokens are visible.
+    with graph.inserting_before(mask.next):
         operands = [_spread(graph, node, own, len(lead)) for node, own in (*ids, *tokens)]
         if any(operand is None for operand in operands):
             return None
