@@ -28,7 +28,7 @@ from torch_compare import fresh  # noqa: F401
 
 import te_mlir
 import te_mlir.torch
-from te_mlir.torch import documents, eager, mask_terms
+from te_mlir.torch import capture, documents, eager, mask_terms
 from te_mlir.torch.backend import Graph
 
 #: Functions of tensors for which the host waits. On a CPU some of them call no op.
@@ -232,6 +232,31 @@ def test_ids_that_come_again():
         warnings.simplefilter("ignore")
         for ids in (torch.tensor([[1] * 6 + [2] * 10, [3] * 16]), again):
             torch.testing.assert_close(compiled(x, ids, used), model(x, ids, used))
+
+
+def test_masks_of_classes(monkeypatch):
+    """A mask of a vocabulary is not read as one of so many queries, whose size is the square of the vocabulary."""
+
+    class Sizes(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            made = func(*args, **(kwargs or {}))
+            assert not isinstance(made, torch.Tensor) or made.numel() <= 4 * 2000, func
+            return made
+
+    find = capture.find_terms
+
+    def watched(*arguments):
+        with Sizes():
+            find(*arguments)
+        found.append(arguments)
+
+    found = []
+    monkeypatch.setattr(capture, "find_terms", watched)
+    layer, banned = nn.Linear(8, 2000), torch.arange(2000) % 7 == 0
+    compiled = te_mlir.torch.jit(lambda x, banned: layer(x).masked_fill(banned[None], -1e9).log_softmax(-1))
+    x = torch.randn(4, 8)
+    torch.testing.assert_close(compiled(x, banned), layer(x).masked_fill(banned, -1e9).log_softmax(-1))
+    assert found
 
 
 def test_padding_between_tokens():

@@ -115,7 +115,8 @@ class _Reader:
 
     def __init__(self, module: GraphModule, sequence: int) -> None:
         self.module, self.sequence = module, sequence
-        self.seen = torch.ones(sequence, sequence, dtype=torch.bool)
+        #: The keys that constants show to queries, as they are: a mask of keys has no rows.
+        self.seen = torch.ones(1, 1, dtype=torch.bool)
         self.ids: list[tuple[Node, Labels]] = []
         self.tokens: dict[int, list[tuple[Node, Labels]]] = {QUERY: [], KEY: []}
         #: Positions of keys and of queries that are compared: (node, name of the comparison, what is taken from queries).
@@ -271,7 +272,7 @@ class _Reader:
         for size, n in zip(seen.shape, own):
             if n is not None:
                 shape[n] = size
-        self.seen &= seen.reshape(shape)
+        self.seen = self.seen & seen.reshape(shape)
 
     @staticmethod
     def _of_shape(shape: Sequence[int], labels: Labels) -> Labels:
@@ -306,7 +307,7 @@ class _Reader:
             raise _Unknown
 
     def seen_with_positions(self) -> torch.Tensor:
-        """The keys that are visible in a row of one document, bool [sequence, sequence]."""
+        """The keys that are visible in a row of one document, bool [sequence or 1, sequence or 1]."""
         seen, place = self.seen, torch.arange(self.sequence)
         for node, _, name, less in self.positions:
             # In a document that begins where positions do not go on, they differ as places do.
