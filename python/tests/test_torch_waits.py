@@ -234,6 +234,51 @@ def test_ids_that_come_again():
             torch.testing.assert_close(compiled(x, ids, used), model(x, ids, used))
 
 
+def alike(ids):
+    """Whether a query and a key have the same id."""
+    return ids[:, None, :, None] == ids[:, None, None, :]
+
+
+#: Masks that look like those of documents, but show other keys. Of ids of documents, numbers and places, [2, 300].
+OTHERS = {
+    "numbers as truths": lambda ids, some, place: torch.where(alike(ids), 0.0, -1e9).bool(),
+    "integers as truths": lambda ids, some, place: torch.logical_and(torch.ones(300, 300).triu(1).long(), alike(ids)),
+    "integers added": lambda ids, some, place: torch.where(alike(ids), some[:, None, None], -1e9),
+    "bits of integers": lambda ids, some, place: torch.zeros(2, 1, 300, 300).masked_fill(
+        (~(some - 2))[:, None, None].bool(), -1e9
+    ),
+    "values of places": lambda ids, some, place: torch.zeros(2, 1, 300, 300).masked_fill(
+        ids[:, None, None] == torch.arange(300), -1e9
+    ),
+    "nan": lambda ids, some, place: alike(torch.where(ids == 1, torch.nan, ids)),
+    "numbers that wrap": lambda ids, some, place: alike(
+        (place.diff(prepend=place[:, :1]) != 0).cumsum(-1, dtype=torch.int8)
+    ),
+}
+
+
+class Masked(nn.Module):
+    """Attention with a mask, without the tokens that may be padding."""
+
+    def __init__(self, mask):
+        super().__init__()
+        self.qkv, self.mask = nn.Linear(8, 24), mask
+
+    def forward(self, x, *arguments):
+        q, k, v = (t.unflatten(-1, (2, 4)).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=self.mask(*arguments))[:, :, 1:270]
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_masks(name):
+    place = torch.arange(300).repeat(2, 1)
+    model, inputs = Masked(OTHERS[name]), (torch.randn(2, 300, 8), place // 100, (place < 270).long(), place)
+    compiled = te_mlir.torch.jit(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.testing.assert_close(compiled(*inputs), model(*inputs))
+
+
 def test_masks_of_classes(monkeypatch):
     """A mask of a vocabulary is not read as one of so many queries, whose size is the square of the vocabulary."""
 

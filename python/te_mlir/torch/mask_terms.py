@@ -203,39 +203,36 @@ class _Reader:
 
     # Terms
 
-    def collect(self, node: Any, labels: Labels) -> None:
-        """Adds the terms of a value that is true, or 0 if it is floating, where a key is visible."""
-        node, labels = self.below(node, labels, truth=True)
+    def collect(self, node: Any, labels: Labels, added: bool) -> None:
+        """Adds the terms of a value that is true where a key is visible; or 0, if it is added to scores."""
+        node, labels = self.below(node, labels, truth=not added)
         value = self.constant(node)
         if value is not None:
-            seen = value if value.dtype is torch.bool else value == 0
-            if value.is_floating_point() and not ((value == 0) | (value <= -1e4)).all():
+            if added and not ((value == 0) | (value <= -1e4)).all():
                 raise _Unknown
-            self._add(seen, labels)
+            self._add(value == 0 if added else value != 0, labels)
             return
         args: Any = node.args
         name = name_of(node) if node.op == "call_function" else ""
         own = node.meta["val"]
-        if name in ("__and__", "bitwise_and", "logical_and") and own.dtype is torch.bool:
+        if added != own.is_floating_point():
+            raise _Unknown
+        if added:
+            # where(visible, 0, -inf) or masked_fill(0, hidden, -inf), where 0 may be a mask itself.
+            hidden = self.constant(args[2]) if name in ("where", "masked_fill") else None
+            if hidden is None or not (hidden <= -1e4).all():
+                raise _Unknown
+            if name == "where":
+                self.collect(args[0], self._of(args[0], labels), False)
+                self.collect(args[1], self._of(args[1], labels), True)
+            else:
+                self.collect(args[0], self._of(args[0], labels), True)
+                self._collect_not(args[1], self._of(args[1], labels))
+        elif name in ("__and__", "bitwise_and", "logical_and") and own.dtype is torch.bool:
             for operand in args:
-                self.collect(operand, self._of(operand, labels))
-        elif name == "where" and own.is_floating_point():
-            # where(visible, 0, -inf), where the second one may be a mask itself.
-            hidden = self.constant(args[2])
-            if hidden is None or not (hidden <= -1e4).all():
-                raise _Unknown
-            for operand in args[:2]:
-                self.collect(operand, self._of(operand, labels))
-        elif name == "masked_fill" and own.is_floating_point():
-            hidden = self.constant(args[2])
-            if hidden is None or not (hidden <= -1e4).all():
-                raise _Unknown
-            self.collect(args[0], self._of(args[0], labels))
-            self._collect_not(args[1], self._of(args[1], labels))
+                self.collect(operand, self._of(operand, labels), False)
         elif name in ("eq", "le", "lt", "ge", "gt") and isinstance(args[1], Node):
             self._compare(name, args[0], args[1], labels)
-        elif own.is_floating_point():
-            raise _Unknown
         else:
             self._add_tokens(node, labels)
 
@@ -243,13 +240,13 @@ class _Reader:
         node, labels = self.below(node, labels, truth=True)
         args: Any = node.args
         name = name_of(node) if node.op == "call_function" else ""
-        if name in ("bitwise_not", "logical_not"):
-            self.collect(args[0], self._of(args[0], labels))
-        elif name == "eq" and self.constant(args[1]) is not None and not self.constant(args[1]):
-            inner, own = self.below(args[0], self._of(args[0], labels))
-            self._add_tokens(inner, own)
-        else:
+        if name in ("bitwise_not", "logical_not") and node.meta["val"].dtype is torch.bool:
+            self.collect(args[0], self._of(args[0], labels), False)
+            return
+        equal = self.constant(args[1]) if name == "eq" else None
+        if equal is None or equal.any():
             raise _Unknown
+        self._add_tokens(*self.below(args[0], self._of(args[0], labels)))
 
     @staticmethod
     def _of(operand: Any, labels: Labels) -> Labels:
@@ -296,8 +293,10 @@ class _Reader:
                 raise _Unknown
             less = int(taken)
             b, of_b = self.below(b.args[0], self._of(b.args[0], of_b))
-        # Keys are compared with the queries that have the same values.
+        # Keys are compared with the queries that have the same values. NaN does not equal itself.
         if a is not b or KEY not in of_a or QUERY not in of_b or _along(of_a, KEY) != _along(of_b, QUERY):
+            raise _Unknown
+        if a.meta["val"].is_floating_point():
             raise _Unknown
         if name == "eq" and not less:
             self.ids.append((a, _along(of_a, KEY)))
@@ -328,7 +327,8 @@ def _is_prefix_sum(node: Node) -> bool:
         return False
     source, axis = node.args[:2]
     value = source.meta["val"]  # type: ignore[union-attr]
-    return value.dtype is torch.bool and axis in (-1, value.dim() - 1)
+    is_exact = node.meta["val"].dtype in (torch.int32, torch.int64)
+    return is_exact and value.dtype is torch.bool and axis in (-1, value.dim() - 1)
 
 
 def _restarts(ids: Node) -> Node | None:
@@ -360,7 +360,7 @@ def _read(module: GraphModule, mask: Node) -> Terms | None:
     labels: Labels = tuple(n if size != 1 else None for n, size in enumerate(lead))
     labels += (QUERY if queries != 1 else None, KEY)
     try:
-        reader.collect(mask, labels)
+        reader.collect(mask, labels, value.is_floating_point())
         seen = reader.seen_with_positions()
     except _Unknown:
         return None
@@ -430,4 +430,5 @@ def _masks_in(node: Node) -> list[Node]:
         return []
     values = [(n, n.meta.get("val")) for n in found if isinstance(n, Node)]
     square = lambda v: v.dim() > 1 and v.shape[-1] > 1 and v.shape[-2] in (1, v.shape[-1])
-    return [n for n, v in values if isinstance(v, torch.Tensor) and square(v)]
+    is_mask = lambda v: v.dtype is torch.bool or v.is_floating_point()
+    return [n for n, v in values if isinstance(v, torch.Tensor) and square(v) and is_mask(v)]
