@@ -129,6 +129,16 @@ def test_many_shapes_without_gradients_do_not_end_the_compilation_of_steps():
     assert len(backend.graphs) == count + 30
 
 
+@pytest.mark.parametrize("strict", [False, True])
+def test_pytorchs_own_modules_are_compiled_in_place(strict):
+    model = torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.GELU(), torch.nn.Linear(32, 32))
+    wanted = model(X)
+    backend = te_mlir.torch.compile_in_place(model, strict=strict)
+    torch.testing.assert_close(model(X), wanted)
+    (graph,) = backend.graphs
+    assert graph.names == ["0.weight", "0.bias", "0", "2.weight", "2.bias"] and backend.calls.left == 0
+
+
 def test_ignored_loggers_are_no_error_of_pytorchs_metrics(monkeypatch):
     """PyTorch 2.11 sorts the sets of its configuration for them, and functions have no order."""
     errors = []

@@ -476,8 +476,12 @@ def compile_in_place(module: torch.nn.Module, **options: Any) -> Backend:
     """
     te = Backend(**options)
     te.states.belong_to(module)
-    module.compile(backend=te, fullgraph=te.strict)
-    module._compiled_call_impl = te.calls.watched(te.strict, module._compiled_call_impl)
+    call: Any = module._call_impl
+    if torch._dynamo.trace_rules.check(module.forward):
+        # torch.compile skips the methods of PyTorch's own modules, such as nn.Sequential, where no other function calls them.
+        call = torch._dynamo.external_utils.wrap_inline(call)
+    compiled = torch.compile(call, backend=te, fullgraph=te.strict)
+    module._compiled_call_impl = te.calls.watched(te.strict, compiled)
     return te
 
 

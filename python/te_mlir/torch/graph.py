@@ -205,5 +205,5 @@ def _source_name(source: Any) -> str:
 def _pretty(source: str) -> str:
     """The name in the model of a source: `q.weight` for `L['self']._modules['q']._parameters['weight']`."""
     parts = [next(p for p in found if p) for found in _PARTS.findall(source)]
-    dropped = ("__dict__", "_modules", "_parameters", "_buffers", "self", "mod", "fn", "kwargs", "args")
+    dropped = ("__dict__", "__self__", "_modules", "_parameters", "_buffers", "self", "mod", "fn", "kwargs", "args")
     return ".".join(p for p in parts if p not in dropped) or source
