@@ -86,7 +86,8 @@ private:
 /// Finds out which rows the slice has; false if it does not have whole rows.
 bool SlicedLayer::findRows() {
   const int64_t columns = getColumns();
-  if (columns == 0 || !slice.hasUnitStride() ||
+  if (columns == 0 || typeOf(layer.getX()).getDimSize(1) == 0 ||
+      !slice.hasUnitStride() ||
       ShapedType::isDynamicShape(slice.getStaticOffsets()) ||
       slice.getType().getRank() != slice.getSourceType().getRank())
     return false;
@@ -148,13 +149,15 @@ void SlicedLayer::rewrite() {
   const SmallVector<int64_t> matrix = {getRows(), columns};
 
   IRMapping map;
-  map.map(layer.getX(), reshape(b, loc, x, {getRows(), inner}));
   auto resized = [&](Operation *op) {
     Operation *made = b.clone(*op, map);
     made->getResult(0).setType(typeOf(op->getResult(0)).clone(matrix));
     return made->getResult(0);
   };
+  x = reshape(b, loc, x, {getRows(), inner});
   Value y = resized(layer);
+  // The weight may be the same value, and keeps its rows.
+  y.getDefiningOp<LinearOp>().getXMutable().assign(x);
   for (Operation *op : elementwise) {
     for (Value operand : op->getOperands())
       if (DenseElementsAttr splat = splatOf(operand))

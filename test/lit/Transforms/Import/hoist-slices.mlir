@@ -123,3 +123,23 @@ func.func @stopped(%x: tensor<400x128xbf16>, %w: tensor<320x128xbf16>) -> tensor
   %s = tensor.extract_slice %e[0, 0, 0] [4, 99, 320] [1, 1, 1] : tensor<4x100x320xbf16> to tensor<4x99x320xbf16>
   return %s : tensor<4x99x320xbf16>
 }
+
+// The weight is the input, too, and keeps its rows.
+// CHECK-LABEL: func.func @products(
+// CHECK-SAME:    %[[X:[^ ]*]]: tensor<400x128xbf16>
+// CHECK:         %[[S:.*]] = tensor.extract_slice %[[X]][0, 0] [4, 128] [1, 1]
+// CHECK:         te.linear %[[S]], %[[X]] : tensor<4x128xbf16>, tensor<400x128xbf16> -> tensor<4x400xbf16>
+func.func @products(%x: tensor<400x128xbf16>) -> tensor<4x400xbf16> {
+  %y = te.linear %x, %x : tensor<400x128xbf16>, tensor<400x128xbf16> -> tensor<400x400xbf16>
+  %s = tensor.extract_slice %y[0, 0] [4, 400] [1, 1] : tensor<400x400xbf16> to tensor<4x400xbf16>
+  return %s : tensor<4x400xbf16>
+}
+
+// An input without columns has no slice.
+// CHECK-LABEL: func.func @empty(
+// CHECK:         te.linear {{.*}} -> tensor<400x320xbf16>
+func.func @empty(%x: tensor<400x0xbf16>, %w: tensor<320x0xbf16>) -> tensor<4x320xbf16> {
+  %y = te.linear %x, %w : tensor<400x0xbf16>, tensor<320x0xbf16> -> tensor<400x320xbf16>
+  %s = tensor.extract_slice %y[0, 0] [4, 320] [1, 1] : tensor<400x320xbf16> to tensor<4x320xbf16>
+  return %s : tensor<4x320xbf16>
+}
