@@ -139,3 +139,21 @@ def test_heads_in_sixteen_and_eight_bits(recipe):
     for a, b in zip(mine, theirs, strict=True):
         assert (a.float() - b.float()).norm() <= bound * b.float().norm()
     assert arena(compiled) < BATCH * SEQUENCE * VOCABULARY * 2
+
+
+@pytest.mark.parametrize("loss", [F.cross_entropy, mean_and_z_loss], ids=["alone", "beside-a-z-loss"])
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_labels_outside_the_classes(loss, reduction):
+    """They are ignored, also in the number of labels; in PyTorch they are an error."""
+    head, hidden, labels = nn.Linear(16, 64), torch.randn(32, 16), torch.randint(64, (32,))
+    labels[3:9] = torch.tensor([-1, 64, 1000, -2, -100, 5])
+    compiled = te_mlir.torch.jit(lambda x, t: loss(head(x), t, reduction=reduction, ignore_index=5), strict=True)
+    known = labels.masked_fill((labels < 0) | (labels >= 64), 5)
+    torch.testing.assert_close(compiled(hidden, labels), loss(head(hidden), known, reduction=reduction, ignore_index=5))
+
+
+def test_a_mean_of_no_elements_has_a_reason():
+    head = nn.Linear(16, 64)
+    compiled = te_mlir.torch.jit(lambda x: torch.logsumexp(head(x)[:, :-1], -1).square().mean(), strict=True)
+    with pytest.raises(Exception, match="expected rows with elements"):
+        compiled(torch.randn(4, 1, 16))

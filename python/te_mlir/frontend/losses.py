@@ -362,7 +362,7 @@ def match_cross_entropy(value: Var) -> CrossEntropy | None:
             masks.append(mask)
         elif node.name == "reduce_sum":
             current = inputs[0]
-        elif node.name == "mean" and not current.shape:
+        elif node.name == "mean" and not current.shape and math.prod(inputs[0].shape):
             current = inputs[0]
             factor, slack = factor / math.prod(current.shape), slack + 2.0**-40
         elif _same_elements(current) is not current:

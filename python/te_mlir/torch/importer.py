@@ -274,11 +274,13 @@ class Importer(Weights):
         if not isinstance(targets, Var) or not self.is_given(targets) or targets.floating:
             raise Unsupported(user, "its targets are not integers that are computed before the compiled part")
         count, origin = len(place), self.origin_of(targets)
+        number = lambda t: ((t != ignored) & (t >= 0) & (t < classes)).sum(dtype=torch.float32)
+        numbers = f"count_{ignored}_{classes}"
         if by_rows:
             label = lambda t: t.masked_fill(t == ignored, -1).reshape(-1).float()
-            number = lambda t: (t != ignored).sum(dtype=torch.float32).clamp(min=1)
             labels = self.feed(origin, f"labels_{ignored}", label, (rows,), torch.float32)
-            return labels, None if found.summed else self.feed(origin, f"count_{ignored}_1", number, (), torch.float32)
+            least = lambda t: number(t).clamp(min=1)
+            return labels, None if found.summed else self.feed(origin, f"{numbers}_1", least, (), torch.float32)
         if count == rows and (place == np.arange(rows)).all():
             ids = self.ids(targets, "ids", Indices())
         else:
@@ -294,8 +296,7 @@ class Importer(Weights):
             ids = self.feed(origin, f"shifted_{length}_{ignored}", shifted, (rows,), torch.int32)
         if not found.summed:
             return ids, None
-        number = lambda t: (t != ignored).sum(dtype=torch.float32)
-        return ids, self.feed(origin, f"count_{ignored}", number, (), torch.float32)
+        return ids, self.feed(origin, numbers, number, (), torch.float32)
 
     def is_returned(self, var: Var, readers: Sequence[Node]) -> bool:
         return var.origin is not None and any(user not in self.inside for user in var.origin.users)
