@@ -336,6 +336,27 @@ def test_other_masks_are_products(name):
     assert text.count("te.grouped_linear") == 2 and "te.attention" not in text
 
 
+def by_sum(x, wq, wkv, ids):
+    """A mask of 1 where a segment is the same, which is added."""
+    q, kv = parts(x, wq, wkv)
+    scores = jnp.einsum("bqhd,bkhd->bhqk", q, jnp.repeat(kv, 2, axis=2)) + same(ids).astype(jnp.float32)
+    return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores, -1), jnp.repeat(kv, 2, axis=2))
+
+
+#: Functions with casts after which other values are equal, or visible.
+CAST = {
+    "truths": functools.partial(by_where, mask=lambda ids: same(ids.astype(bool))),
+    "bytes": functools.partial(by_where, mask=lambda ids: same((ids * 256).astype(jnp.int8))),
+    "numbers": by_sum,
+}
+
+
+@pytest.mark.parametrize("name", CAST)
+def test_casts_of_masks(name):
+    ids = segments(3, 9, 4).at[1].set(1)
+    check(CAST[name], te_mlir.jax.jit(CAST[name]), ids)
+
+
 def test_what_padding_contains_changes_nothing():
     """Rows that a choice sets to zero have no part in scales and gradients."""
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from te_mlir.frontend.attention import Attention, OutsideMask
 from te_mlir.frontend.base import Unsupported
-from te_mlir.frontend.graph import Atom, Const, Node, Var
+from te_mlir.frontend.graph import Atom, Const, Node, Var, is_floating, width
 from te_mlir.frontend.looking import SAME_ORDER, scalar
 from te_mlir.frontend.scores import Scores, causal_window, mask_axes
 from te_mlir.jax.arguments import Arguments
@@ -43,8 +43,17 @@ class _Found(NamedTuple):
     tokens: list[tuple[int, _Tokens]]
 
 
-def _through(atom: Atom, labels: Labels) -> tuple[Atom, Labels]:
-    """The value below casts and operations that move or repeat axes."""
+def _keeps(before: str, after: str, truth: bool) -> bool:
+    """Whether a cast keeps which values are equal; or, of truths and of numbers that are added, which ones are 0."""
+    if truth and (after == "bool" or is_floating(after)):
+        return True
+    if is_floating(before) or is_floating(after):
+        return is_floating(before) and is_floating(after)
+    return after != "bool" and width(after) >= width(before)
+
+
+def _through(atom: Atom, labels: Labels, truth: bool = False) -> tuple[Atom, Labels]:
+    """The value below casts and operations that move or repeat axes. truth: only matters whether it is 0."""
     # An operand of size 1 is repeated, and one without axes.
     labels = tuple(label if size != 1 else None for size, label in zip(atom.shape, labels))
     while isinstance(atom, Var) and atom.node is not None:
@@ -60,7 +69,10 @@ def _through(atom: Atom, labels: Labels) -> tuple[Atom, Labels]:
             if [n for n in shape if n != 1] != [n for n in atom.shape if n != 1]:
                 return atom, labels
             labels = tuple(kept.pop(0) if size != 1 else None for size in shape)
-        elif node.name not in ("convert_element_type", "copy", "stop_gradient"):
+        elif node.name == "convert_element_type":
+            if not _keeps(node.inputs[0].dtype, atom.dtype, truth):
+                return atom, labels
+        elif node.name not in ("copy", "stop_gradient"):
             return atom, labels
         atom = node.inputs[0]
     if isinstance(atom, Const):
@@ -203,7 +215,7 @@ class Segments(Arguments):
     ) -> None:
         """Adds the terms of a mask. both: the labels of queries and keys. is_truth: whether keys are visible that are not 0."""
         is_truth = is_truth or atom.dtype == "bool"
-        atom, labels = _through(atom, labels)
+        atom, labels = _through(atom, labels, is_truth)
         node = atom.node
         if isinstance(atom, Const):
             terms.constants.append((atom, labels))
