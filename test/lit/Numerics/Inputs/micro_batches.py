@@ -119,7 +119,7 @@ def refusal(text):
     return done.stderr if done.returncode else ""
 
 
-for mode in modes(turn=2):
+for mode in modes(turn=1):
     options = f"{mode} cache-weights=true main-grad=true"
     wanted = expected(mode)
     for step in range(STEPS):

@@ -126,14 +126,14 @@ for mode in modes(MODES, turn=1):
     for policy in ("everything", "ops:activation"):
         found = run(MLP, "mlp", mlp, f"{mode} remat={policy}", vjp=True)
         expect_same(found, held, sorted(held), f"{mode}, {policy}: gradients")
-for mode in modes():
+for mode in modes(turn=2):
     held = run(BYTE_LM, "train_step", text, mode, steps=STEPS)
     expect(np.isfinite(held["loss"]).all(), f"{mode}: the loss is finite")
     for policy in ("everything", "budget:800000"):
         found = run(BYTE_LM, "train_step", text, f"{mode} remat={policy}", steps=STEPS)
         expect_same(found, held, sorted(held), f"{mode}, {policy}: the language model")
 # The logits of 128 of 256 rows are stored at a time, and are not computed again.
-for mode in modes():
+for mode in modes(turn=1):
     by_rows = f"{mode} logits-budget=70000"
     held, had = run(BYTE_LM, "train_step", text, by_rows, steps=STEPS), counts(BYTE_LM, by_rows)
     found = run(BYTE_LM, "train_step", text, f"{by_rows} remat=everything", steps=STEPS)
@@ -141,7 +141,7 @@ for mode in modes():
     has = counts(BYTE_LM, f"{by_rows} remat=everything")
     expect(has["loss"] == had["loss"], f"{mode}: the loss is not repeated")
 layer = decoder_layer(np.random.default_rng(10))
-for mode in modes():
+for mode in modes(turn=2):
     held = run(LLAMA, "layer", layer, mode, vjp=True)
     expect(np.isfinite(held["loss"]).all(), f"{mode}: the layer's loss is finite")
     for policy in ("everything", "ops:attention,rope"):

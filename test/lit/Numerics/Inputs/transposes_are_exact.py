@@ -10,7 +10,7 @@ import re
 import subprocess
 
 import numpy as np
-from harness import INPUTS, MODES, compile_to, expect, expect_same, finish, modes, normal, run
+from harness import ALL_MODES, INPUTS, MODES, compile_to, expect, expect_same, finish, normal, run
 from models import mlp_arrays, train_arrays
 
 MICRO, MLP, TRAIN = (INPUTS / f"{name}.mlir" for name in ("micro_batches", "mlp", "train"))
@@ -84,7 +84,7 @@ state, feed = train_arrays(rng)
 train = state | {name: values[:2] for name, values in feed.items()}
 ALWAYS = ["on-demand", "cached", "eager"]
 
-for mode in modes():
+for mode in ALL_MODES:
     overridden = "override=high" in mode or "override=dequantized" in mode
     smallest = 0 if overridden else SMALLEST.get(re.match(r"recipe=(\w+)", mode)[1], 0)
     held = residual_bytes(MICRO, mode)
