@@ -297,8 +297,8 @@ TEST_F(CudnnAttention, SoftcapsComeBeforeMasks) {
 
 // For a failure of any call, the status reports it unless the frontend can
 // continue without its result, and nothing remains alive.
-/// The code that a call fails with changes no access to memory, so one is enough
-/// where AddressSanitizer makes the test a minute long.
+/// The code that a call fails with changes no access to memory, so one is
+/// enough where AddressSanitizer makes the test a minute long.
 #if __has_feature(address_sanitizer)
 constexpr int kNumCodes = 1;
 #else
