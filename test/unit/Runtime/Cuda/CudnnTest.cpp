@@ -295,16 +295,16 @@ TEST_F(CudnnAttention, SoftcapsComeBeforeMasks) {
     }
 }
 
-// For a failure of any call, the status reports it unless the frontend can
-// continue without its result, and nothing remains alive.
 /// The code that a call fails with changes no access to memory, so one is
-/// enough where AddressSanitizer makes the test a minute long.
-#if __has_feature(address_sanitizer)
+/// enough where a sanitizer makes the test a minute long.
+#ifdef TE_SANITIZED
 constexpr int kNumCodes = 1;
 #else
 constexpr int kNumCodes = 3;
 #endif
 
+// For a failure of any call, the status reports it unless the frontend can
+// continue without its result, and nothing remains alive.
 TEST_F(CudnnAttention, EveryFailureIsReported) {
   ASSERT_STATUS_OK(scenario());
   std::set<std::string> reported;
