@@ -122,7 +122,7 @@ void *DeviceBuffers::allocateRandom(int64_t count, te_rt_dtype type,
       std::memcpy(&bits, &value, 4);
       uint16_t half = static_cast<uint16_t>(bits >> 16);
       std::memcpy(to, &half, 2);
-    } else {
+    } else if (sigma != 0) { // else 0
       // E4M3 of a normal value scaled to use the range; E5M2 reads the same
       // bytes as finite values too.
       uint8_t exponent = static_cast<uint8_t>(

@@ -125,18 +125,33 @@ TE_HOST_DEVICE float adamwBiasCorrection(float beta, float step) {
   return static_cast<float>(1.0 - power);
 }
 
+/// The three parts of adamw: the new moments, the direction that they give, and
+/// the new parameter. `Params` are those of adamw or adamw_fp8.
+template <typename Params>
+TE_HOST_DEVICE void adamwMoments(const Params &p, float grad, float &m,
+                                 float &v) {
+  m = p.beta1 * m + (1.0f - p.beta1) * grad;
+  v = p.beta2 * v + ((1.0f - p.beta2) * grad) * grad;
+}
+TE_HOST_DEVICE float adamwDirection(float m, float v, float correction1,
+                                    float correction2, float epsilon) {
+  return (m / correction1) / (sqrtf(v / correction2) + epsilon);
+}
+template <typename Params>
+TE_HOST_DEVICE float adamwParam(const Params &p, float param, float direction,
+                                float lr) {
+  return param - lr * (direction + p.weight_decay * param);
+}
+
 /// Updates `m` and `v` in place and returns the new parameter. `correction1`
-/// and `correction2` are adamwBiasCorrection of the betas. `Params` are those
-/// of adamw or adamw_fp8.
+/// and `correction2` are adamwBiasCorrection of the betas.
 template <typename Params>
 TE_HOST_DEVICE float adamw(const Params &p, float param, float grad, float &m,
                            float &v, float lr, float correction1,
                            float correction2) {
-  m = p.beta1 * m + (1.0f - p.beta1) * grad;
-  v = p.beta2 * v + ((1.0f - p.beta2) * grad) * grad;
-  const float direction =
-      (m / correction1) / (sqrtf(v / correction2) + p.epsilon);
-  return param - lr * (direction + p.weight_decay * param);
+  adamwMoments(p, grad, m, v);
+  return adamwParam(
+      p, param, adamwDirection(m, v, correction1, correction2, p.epsilon), lr);
 }
 
 /// Random words for the moments of elements 4 `group` to 4 `group` + 3: the low

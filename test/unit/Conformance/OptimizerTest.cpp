@@ -7,11 +7,13 @@
 //===----------------------------------------------------------------------===//
 
 #include "Conformance/Harness.h"
+#include "Conformance/Options.h"
 #include "Conformance/Oracle.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <random>
 
 using namespace te::conformance;
 
@@ -173,6 +175,96 @@ TEST_P(Optimizer, ScaledGradients) {
               << "sgd " << gradType << " " << momentum << " " << factor;
       }
     }
+}
+
+/// Moments in runs of four, some of which divide without special cases: usual
+/// ones, any exponent, the ends of the ranges, zeros, some zeros, and not
+/// finite.
+void drawMoments(uint32_t seed, Array &m, Array &v) {
+  std::mt19937 random(seed);
+  auto pick = [&](int low, int high) {
+    return low + static_cast<int>(random() % (high - low + 1));
+  };
+  auto number = [&](int low, int high) {
+    return std::ldexp(1 + random() * 0x1p-32, pick(low, high));
+  };
+  auto near = [&](int exponent) {
+    const float x = std::ldexp(1.0f, exponent);
+    const float around[] = {x, std::nextafterf(x, 0),
+                            std::nextafterf(x, 1e38f)};
+    return static_cast<double>(around[pick(0, 2)]);
+  };
+  for (size_t i = 0; i < m.size(); ++i) {
+    const double sign = random() % 2 ? 1 : -1;
+    switch (i / 4 % 6) {
+    case 0:
+      m.set(i, sign * number(-40, 5)), v.set(i, number(-80, 10));
+      break;
+    case 1:
+      m.set(i, sign * number(-149, 127)), v.set(i, number(-149, 127));
+      break;
+    case 2:
+      m.set(i, sign * near(pick(0, 1) ? -59 : 31));
+      v.set(i, near(pick(0, 1) ? -95 : 61));
+      break;
+    case 3:
+      m.set(i, sign * 0.0), v.set(i, 0.0);
+      break;
+    case 4:
+      m.set(i, pick(0, 3) ? sign * number(-30, 0) : 0.0);
+      v.set(i, pick(0, 3) ? number(-60, 0) : sign * 0.0);
+      break;
+    default:
+      m.set(i, pick(0, 2) ? sign * number(-30, 0) : sign * INFINITY);
+      v.set(i, pick(0, 2) ? number(-60, 0) : pick(0, 1) ? NAN : -1.0);
+    }
+  }
+}
+
+// The quotients and the root of AdamW are those of IEEE 754 for moments of any
+// size, also where a kernel computes them in fewer steps.
+TEST_P(Optimizer, AdamwIsRoundedForMomentsOfAnySize) {
+  const int64_t count = onlySmallValues ? 4099 : 400'003;
+  for (float beta : {0.5f, 0.9f, 0.0f})
+    for (float number : {1.0f, 7.0f, 4000.0f})
+      for (float epsilon : {1e-8f, 0.0f, 1e30f}) {
+        const std::vector<float> lr{0.3f}, step{number};
+        const Array param = makeArray("normal", TE_RT_F32, count, 1);
+        Array grad = makeArray("normal", TE_RT_F32, count, 2);
+        Array m(TE_RT_F32, count), v(TE_RT_F32, count);
+        drawMoments(static_cast<uint32_t>(number) + 3, m, v);
+        // Most gradients keep the moments in their ranges.
+        for (int64_t i = 0; i < count; ++i)
+          if (i / 24 % 4)
+            grad.set(i, 0.0);
+        std::array<Array, 3> found{Array(TE_RT_F32, count),
+                                   Array(TE_RT_F32, count),
+                                   Array(TE_RT_F32, count)},
+            expected = found;
+        device().run(TE_PLAN(adamw, count, TE_RT_F32, TE_RT_F32, beta, beta,
+                             epsilon, 0.1f, TE_RT_F32, 0),
+                     {in(param.bytes), in(grad.bytes), in(m.bytes), in(v.bytes),
+                      in(lr), in(step), none(), out(found[0].bytes),
+                      out(found[1].bytes), out(found[2].bytes)});
+        const auto correction = static_cast<float>(
+            1.0 - std::pow(static_cast<double>(beta), number));
+        for (int64_t i = 0; i < count; ++i) {
+          const auto p = static_cast<float>(param.at(i));
+          const auto g = static_cast<float>(grad.at(i));
+          const float newM =
+              beta * static_cast<float>(m.at(i)) + (1.0f - beta) * g;
+          const float newV =
+              beta * static_cast<float>(v.at(i)) + ((1.0f - beta) * g) * g;
+          const float direction =
+              (newM / correction) / (std::sqrt(newV / correction) + epsilon);
+          expected[0].set(i, p - lr[0] * (direction + 0.1f * p));
+          expected[1].set(i, newM);
+          expected[2].set(i, newV);
+        }
+        for (int k = 0; k < 3; ++k)
+          EXPECT_TRUE(sameBits(expected[k], found[k]))
+              << beta << " " << number << " " << epsilon << ", result " << k;
+      }
 }
 
 TE_FOR_EACH_BACKEND(Optimizer);

@@ -1,7 +1,7 @@
-//===- reciprocal.cuh - the hardware's approximate reciprocal -------------===//
+//===- reciprocal.cuh - the hardware's approximate reciprocals ------------===//
 //
-// An approximation to start from; Activation/fast_math.cuh corrects it to the
-// rounded result.
+// Approximations to start from; Activation/fast_math.cuh and
+// Optimizer/adamw_run.cuh correct them to the rounded results.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,6 +15,13 @@ namespace te::rt::cuda::ptx {
 __device__ __forceinline__ float rcpApprox(float y) {
   float approximate;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(approximate) : "f"(y));
+  return approximate;
+}
+
+/// rsqrt.approx.ftz.f32: 1 / sqrt(y), to within a few units in the last place.
+__device__ __forceinline__ float rsqrtApprox(float y) {
+  float approximate;
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(approximate) : "f"(y));
   return approximate;
 }
 

@@ -67,8 +67,8 @@ Status plan_adamw_fp8(const CudaDevice &device, const adamw_fp8_params &params,
   TE_RT_RETURN_IF_FAILED(findTyped(
       device, "te_adamw_fp8", {params.param_type, params.grad_type}, &config));
   config.block = kOptimizerBlock;
-  TE_RT_RETURN_IF_FAILED(
-      setGrid(ceilDiv(blocks, kOptimizerBlock / 32), &config));
+  TE_RT_RETURN_IF_FAILED(setGrid(
+      ceilDiv(blocks, kOptimizerBlock / 32 * kMomentBlocksPerWarp), &config));
   *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
     AdamwFp8Args args{};
     args.params = params;

@@ -1,7 +1,8 @@
 //===- adamw_fp8.cu - AdamW with moments of 8 bits ------------------------===//
 //
-// te_adamw_fp8_<param>_<grad>: a warp updates a block of 128 elements, four in
-// each lane, and its lanes agree on the largest magnitudes for the new scales.
+// te_adamw_fp8_<param>_<grad>: a warp updates some blocks of 128 elements, four
+// in each lane, and its lanes agree on the largest magnitudes for the new
+// scales.
 //
 //===----------------------------------------------------------------------===//
 
@@ -9,6 +10,7 @@
 #include "Core/Moments.h"
 #include "Kernels/Device/elements.cuh"
 #include "Kernels/Device/fp8_sm89.cuh"
+#include "Kernels/Optimizer/adamw_run.cuh"
 #include "Kernels/Optimizer/keep.cuh"
 #include "Kernels/Optimizer/optimizer_args.h"
 
@@ -67,56 +69,41 @@ __device__ __forceinline__ void storeBytes(uint8_t *to, int left, bool vector,
       to[k] = static_cast<uint8_t>(word >> 8 * k);
 }
 
-template <typename Param, typename Grad>
-__device__ __forceinline__ void adamwFp8(const AdamwFp8Args &args) {
-  // Before the first load, which would take as long as the update.
-  if (isSkipped(args.skip)) {
-    keep(static_cast<const Param *>(args.param),
-         static_cast<Param *>(args.newParam), args.params.count);
-    keep(args.m, args.newM, args.params.count);
-    keep(args.v, args.newV, args.params.count);
-    keep(args.scales, args.newScales, 2 * args.blocks);
-    return;
-  }
-  const int64_t block =
-      static_cast<int64_t>(blockIdx.x) * (kOptimizerBlock / 32) +
-      threadIdx.x / 32;
+/// What all elements of a launch share.
+struct Fp8Step {
+  AdamwStep adamw;
+  float number, gradScale;
+};
+
+/// Updates one block of moments with a warp. `kWhole`: the block has all of its
+/// elements, and accesses of four of them are aligned.
+template <typename Param, typename Grad, bool kWhole>
+__device__ __forceinline__ void
+updateBlock(const AdamwFp8Args &args, const Fp8Step &step, int64_t block) {
   const int64_t first =
       block * kMomentBlockLength + threadIdx.x % 32 * static_cast<int>(kRun);
-  const int64_t behind = args.params.count - first;
+  const int64_t behind = kWhole ? kRun : args.params.count - first;
   const int left = behind < 0      ? 0
                    : behind < kRun ? static_cast<int>(behind)
                                    : kRun;
-  const bool vector = args.aligned && left == kRun;
+  const bool vector = kWhole || (args.aligned && left == kRun);
   float param[kRun], grad[kRun], m[kRun], v[kRun];
-  float mScale = 0, vScale = 0;
   loadRun(static_cast<const Param *>(args.param) + first, left, vector, param);
   loadRun(static_cast<const Grad *>(args.grad) + first, left, vector, grad);
   unpackBytes<E4M3>(loadBytes(args.m + first, left, vector), m);
   unpackBytes<E5M2>(loadBytes(args.v + first, left, vector), v);
-  if (block < args.blocks) {
-    mScale = args.scales[block];
-    vScale = args.scales[args.blocks + block];
-  }
-  // While the loads are in flight, one warp runs each of the loops in f64.
-  const float step = *args.step;
-  __shared__ float corrections[2];
-  if (threadIdx.x == 0)
-    corrections[0] = math::adamwBiasCorrection(args.params.beta1, step);
-  if (threadIdx.x == 32)
-    corrections[1] = math::adamwBiasCorrection(args.params.beta2, step);
-  __syncthreads();
-  // All lanes of a warp have one block.
-  if (block >= args.blocks)
-    return;
-  uint32_t largestM = 0, largestV = 0;
+  float mScale = args.scales[block], vScale = args.scales[args.blocks + block];
 #pragma unroll
   for (int k = 0; k < kRun; ++k) {
     m[k] = m[k] * mScale;
     v[k] = v[k] * vScale;
-    const float g = args.gradScale ? grad[k] * *args.gradScale : grad[k];
-    param[k] = math::adamw(args.params, param[k], g, m[k], v[k], *args.lr,
-                           corrections[0], corrections[1]);
+    if (args.gradScale)
+      grad[k] = grad[k] * step.gradScale;
+  }
+  adamwRun(args.params, step.adamw, param, grad, m, v);
+  uint32_t largestM = 0, largestV = 0;
+#pragma unroll
+  for (int k = 0; k < kRun; ++k) {
     // Elements behind the last one have no part in the scales.
     if (k < left) {
       largestM = max(largestM, math::finiteMagnitude(m[k]));
@@ -127,7 +114,7 @@ __device__ __forceinline__ void adamwFp8(const AdamwFp8Args &args) {
   mScale = math::momentScale<3>(__reduce_max_sync(~0u, largestM));
   vScale = math::momentScale<2>(__reduce_max_sync(~0u, largestV));
   const math::PhiloxWords random =
-      math::adamwRandom(args.params.seed, first / kRun, step);
+      math::adamwRandom(args.params.seed, first / kRun, step.number);
   uint32_t mWord = 0, vWord = 0;
 #pragma unroll
   for (int k = 0; k < kRun; ++k) {
@@ -140,6 +127,41 @@ __device__ __forceinline__ void adamwFp8(const AdamwFp8Args &args) {
   if (threadIdx.x % 32 == 0) {
     args.newScales[block] = mScale;
     args.newScales[args.blocks + block] = vScale;
+  }
+}
+
+template <typename Param, typename Grad>
+__device__ __forceinline__ void adamwFp8(const AdamwFp8Args &args) {
+  // Before the first load, which would take as long as the update.
+  if (isSkipped(args.skip)) {
+    keep(static_cast<const Param *>(args.param),
+         static_cast<Param *>(args.newParam), args.params.count);
+    keep(args.m, args.newM, args.params.count);
+    keep(args.v, args.newV, args.params.count);
+    keep(args.scales, args.newScales, 2 * args.blocks);
+    return;
+  }
+  // One warp runs each of the loops in f64.
+  const float number = *args.step;
+  __shared__ float corrections[2];
+  if (threadIdx.x == 0)
+    corrections[0] = math::adamwBiasCorrection(args.params.beta1, number);
+  if (threadIdx.x == 32)
+    corrections[1] = math::adamwBiasCorrection(args.params.beta2, number);
+  __syncthreads();
+  const Fp8Step step{
+      AdamwStep(*args.lr, corrections[0], corrections[1], args.params.epsilon),
+      number, args.gradScale ? *args.gradScale : 1.0f};
+  int64_t block = (static_cast<int64_t>(blockIdx.x) * (kOptimizerBlock / 32) +
+                   threadIdx.x / 32) *
+                  kMomentBlocksPerWarp;
+  const int64_t end = min(block + kMomentBlocksPerWarp, args.blocks);
+#pragma unroll 1
+  for (; block < end; ++block) {
+    if (args.aligned && (block + 1) * kMomentBlockLength <= args.params.count)
+      updateBlock<Param, Grad, true>(args, step, block);
+    else
+      updateBlock<Param, Grad, false>(args, step, block);
   }
 }
 

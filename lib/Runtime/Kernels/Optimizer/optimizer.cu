@@ -10,6 +10,7 @@
 #include "Core/Formulas.h"
 #include "Kernels/Device/elements.cuh"
 #include "Kernels/Norm/lane_sum.cuh"
+#include "Kernels/Optimizer/adamw_run.cuh"
 #include "Kernels/Optimizer/keep.cuh"
 #include "Kernels/Optimizer/optimizer_args.h"
 
@@ -27,6 +28,22 @@ __device__ __forceinline__ void scaleGrads(float (&grad)[N], bool hasScale,
   }
 }
 
+/// math::roundStochasticBF16 of what adamwRun gives, with `bits` below 2^16.
+template <int N>
+__device__ __forceinline__ Run<bf16, N>
+roundStochastic(const float (&x)[N], const uint32_t (&bits)[N]) {
+  Run<bf16, N> run;
+  if constexpr (N == 1)
+    run.value = fromFloat<bf16>(math::roundStochasticBF16(x[0], bits[0]));
+  else
+#pragma unroll
+    for (int i = 0; i < N / 2; ++i) // the upper halves of the sums
+      run.words[i] =
+          __byte_perm(__float_as_uint(x[2 * i]) + bits[2 * i],
+                      __float_as_uint(x[2 * i + 1]) + bits[2 * i + 1], 0x7632);
+  return run;
+}
+
 template <typename Param, typename Grad, typename Moment, int N>
 struct AdamwBody {
   struct Loaded {
@@ -35,7 +52,9 @@ struct AdamwBody {
     Run<Moment, N> m, v;
   };
   const AdamwArgs &args;
-  float step, lr = 0, correction1 = 0, correction2 = 0, gradScale = 1;
+  float number; // of the step
+  AdamwStep step = {};
+  float gradScale = 1;
 
   __device__ __forceinline__ Loaded load(int64_t i) const {
     Loaded loaded;
@@ -57,24 +76,27 @@ struct AdamwBody {
     loaded.m.unpack(m);
     loaded.v.unpack(v);
     scaleGrads(grad, args.gradScale != nullptr, gradScale);
-#pragma unroll
-    for (int k = 0; k < N; ++k)
-      param[k] = math::adamw(args.params, param[k], grad[k], m[k], v[k], lr,
-                             correction1, correction2);
+    adamwRun(args.params, step, param, grad, m, v);
+    Run<Param, N>::pack(param).store(static_cast<Param *>(args.newParam) +
+                                     i * N);
+    auto *newM = static_cast<Moment *>(args.newM) + i * N;
+    auto *newV = static_cast<Moment *>(args.newV) + i * N;
     if constexpr (std::is_same_v<Moment, bf16>) {
       const math::PhiloxWords random =
-          math::adamwRandom(args.params.seed, i * N / 4, step);
+          math::adamwRandom(args.params.seed, i * N / 4, number);
+      uint32_t ofM[N], ofV[N];
 #pragma unroll
       for (int k = 0; k < N; ++k) {
         const uint32_t word = random.word[(i * N + k) % 4];
-        m[k] = math::roundStochasticBF16(m[k], word);
-        v[k] = math::roundStochasticBF16(v[k], word >> 16);
+        ofM[k] = word & 0xffffu;
+        ofV[k] = word >> 16;
       }
+      roundStochastic(m, ofM).store(newM);
+      roundStochastic(v, ofV).store(newV);
+    } else {
+      Run<Moment, N>::pack(m).store(newM);
+      Run<Moment, N>::pack(v).store(newV);
     }
-    Run<Param, N>::pack(param).store(static_cast<Param *>(args.newParam) +
-                                     i * N);
-    Run<Moment, N>::pack(m).store(static_cast<Moment *>(args.newM) + i * N);
-    Run<Moment, N>::pack(v).store(static_cast<Moment *>(args.newV) + i * N);
   }
 };
 
@@ -90,24 +112,23 @@ __device__ __forceinline__ void adamw(const AdamwArgs &args) {
          args.params.count);
     return;
   }
-  const float step = *args.step;
-  AdamwBody<Param, Grad, Moment, kOptimizerRun> runs{args, step};
+  const float number = *args.step;
+  AdamwBody<Param, Grad, Moment, kOptimizerRun> runs{args, number};
   RunStream<kOptimizerUnroll, decltype(runs)> stream(args.runs);
   stream.load(runs);
   // While the loads are in flight, one warp runs each of the loops in f64.
   __shared__ float corrections[2];
   if (threadIdx.x == 0)
-    corrections[0] = math::adamwBiasCorrection(args.params.beta1, step);
+    corrections[0] = math::adamwBiasCorrection(args.params.beta1, number);
   if (threadIdx.x == 32)
-    corrections[1] = math::adamwBiasCorrection(args.params.beta2, step);
+    corrections[1] = math::adamwBiasCorrection(args.params.beta2, number);
   __syncthreads();
-  runs.lr = *args.lr;
-  runs.correction1 = corrections[0];
-  runs.correction2 = corrections[1];
+  runs.step =
+      AdamwStep(*args.lr, corrections[0], corrections[1], args.params.epsilon);
   runs.gradScale = args.gradScale ? *args.gradScale : 1.0f;
   stream.finish(runs);
-  AdamwBody<Param, Grad, Moment, 1> elements{
-      args, step, runs.lr, corrections[0], corrections[1], runs.gradScale};
+  AdamwBody<Param, Grad, Moment, 1> elements{args, number, runs.step,
+                                             runs.gradScale};
   streamElements(args.runs * kOptimizerRun, args.params.count, elements);
 }
 

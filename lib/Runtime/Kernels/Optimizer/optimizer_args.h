@@ -93,8 +93,10 @@ inline constexpr int kOptimizerBlock = 256;
 inline constexpr int kOptimizerRun = 4;
 inline constexpr int kOptimizerUnroll = 2;
 
-/// Elements of 8-bit moments with one scale, which a warp updates.
+/// Elements of 8-bit moments with one scale, and how many such blocks a warp
+/// updates.
 inline constexpr int kMomentBlockLength = 32 * kOptimizerRun;
+inline constexpr int kMomentBlocksPerWarp = 4;
 
 /// Elements of a run of sum_of_squares, and runs of a block.
 inline constexpr int kSquaresRunLength = 4096;
