@@ -15,7 +15,7 @@ enum { COUNT = 1000 };
 /* Errors are sticky, so the last status is the first error. */
 static te_rt_status load(te_rt_instance *instance) {
   te_rt_plan_bias_add(instance, 0, 1, COUNT, TE_RT_F32);
-  return te_rt_plan_amax(instance, 1, COUNT, TE_RT_F32);
+  return te_rt_plan_amax(instance, 1, COUNT, TE_RT_F32, TE_RT_F32);
 }
 
 static void step(te_rt_instance *instance, char *arena,

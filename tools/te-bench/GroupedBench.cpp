@@ -317,9 +317,9 @@ void GroupedBench::runLayer(const Shape &shape, bool even) {
                   int64_t cols, int32_t scheme) {
     return kernel(
         [=](te_rt_instance *i) {
-          return te_rt_plan_quantize_block(i, 0, matrices, castRows, cols,
-                                           castRows, cols, TE_RT_BF16,
-                                           TE_RT_F8E4M3FN, scheme, 1, 0.0f);
+          return te_rt_plan_quantize_block(
+              i, 0, matrices, castRows, cols, castRows, cols, TE_RT_BF16,
+              TE_RT_BF16, TE_RT_F8E4M3FN, scheme, 1, 0.0f);
         },
         {u.source, u.row, u.rowScale, u.col, u.colScale});
   };
@@ -418,8 +418,8 @@ void GroupedBench::runTensorLayer(const Shape &shape, bool even) {
     const Step quantize = kernel(
         [=](te_rt_instance *i) {
           return te_rt_plan_quantize_tensor(i, 0, count, height, cols, height,
-                                            cols, TE_RT_BF16, TE_RT_F8E4M3FN, 0,
-                                            0, 0.0f);
+                                            cols, TE_RT_BF16, TE_RT_BF16,
+                                            TE_RT_F8E4M3FN, 0, 0, 0.0f);
         },
         {w.source, w.scale, w.row, w.rowScale, col,
          col ? w.colScale : nullptr});

@@ -23,6 +23,9 @@ Parameters operator+(Parameters a, const Parameters &b) {
 }
 
 const Parameters kBF16 = {{"type", TE_RT_BF16}};
+/// The type of the x of a cast that may round it first.
+const Parameters kOfBF16 = {{"x_type", TE_RT_BF16}},
+                 kOfF32 = {{"x_type", TE_RT_F32}};
 /// A matrix of T rows, by itself or as a stack of one.
 Parameters shape(int64_t cols) { return {{"rows", T}, {"cols", cols}}; }
 Parameters stack(int64_t cols) {
@@ -45,14 +48,14 @@ Names with(Names names, const char *name) {
 void addTensorCasts(int64_t cols, const std::string &size, Cases &cases) {
   const int64_t n = T * cols;
   cases.insert(cases.end(),
-               {{"amax" + size, "amax", flat(n)},
+               {{"amax" + size, "amax", flat(n) + kOfBF16},
                 {"count_nonfinite" + size, "count_nonfinite",
                  flat(n) + Parameters{{"entries", 1}, {"limit", 464}}},
                 {"tensor_stats of a per-tensor cast" + size,
                  "tensor_stats",
                  shape(cols) + kBF16 + kE4M3 + Parameters{{"axis", 1}},
                  {"data", "scale"}}});
-  const Parameters tensor = cast(cols) + kBF16 + kE4M3;
+  const Parameters tensor = cast(cols) + kBF16 + kE4M3 + kOfBF16;
   cases.insert(
       cases.end(),
       {{"quantize_tensor row" + size, "quantize_tensor", tensor, kRow},
@@ -63,6 +66,9 @@ void addTensorCasts(int64_t cols, const std::string &size, Cases &cases) {
        {"quantize_tensor row+col" + size, "quantize_tensor", tensor, kRowCol},
        {"quantize_tensor row+col+amax" + size, "quantize_tensor", tensor,
         with(kRowCol, "amax")},
+       // Master weights under delayed scaling.
+       {"quantize_tensor row+col+amax of f32" + size, "quantize_tensor",
+        cast(cols) + kBF16 + kE4M3 + kOfF32, with(kRowCol, "amax")},
        {"transpose_scaled per_tensor" + size, "transpose_scaled",
         stack(cols)}});
 }
@@ -72,7 +78,7 @@ void addBlockCasts(int64_t cols, const std::string &size, Cases &cases) {
     return cast(cols) + kBF16 + kE4M3 +
            Parameters{{"scheme", scheme}, {"pow2_scales", 1}};
   };
-  const Parameters lines = block(TE_RT_BLOCK_1X128),
+  const Parameters lines = block(TE_RT_BLOCK_1X128) + kOfBF16,
                    squares = block(TE_RT_BLOCK_128X128);
   cases.insert(
       cases.end(),
@@ -86,9 +92,12 @@ void addBlockCasts(int64_t cols, const std::string &size, Cases &cases) {
                        {"pow2_scales", 1},
                        {"whole_rows", T}},
         kRowCol},
-       {"quantize_block 128x128 row" + size, "quantize_block", squares, kRow},
-       {"quantize_block 128x128 row+col" + size, "quantize_block", squares,
-        kRowCol},
+       {"quantize_block 128x128 row" + size, "quantize_block",
+        squares + kOfBF16, kRow},
+       {"quantize_block 128x128 row+col" + size, "quantize_block",
+        squares + kOfBF16, kRowCol},
+       {"quantize_block 128x128 row+col of f32" + size, "quantize_block",
+        squares + kOfF32, kRowCol},
        {"dequantize block 1x128" + size, "dequantize",
         stack(cols) + kE4M3 +
             Parameters{{"scheme", TE_RT_BLOCK_1X128},
@@ -432,7 +441,7 @@ void addOptimizers(Cases &cases) {
                     {"grad_type", TE_RT_BF16}},
                    /*optional=*/{},
                    /*flops=*/0,
-                   {{"step", 1000}, {"scales", 0}}});
+                   {{"step", 1000}, {"v", 0}, {"scales", 0}}});
   cases.push_back({"sum_of_squares bf16 14336x4096",
                    "sum_of_squares",
                    {{"count", F * H}, {"type", TE_RT_BF16}}});

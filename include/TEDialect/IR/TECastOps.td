@@ -14,21 +14,28 @@ def TE_AmaxOp
   let description = [{
     `amax = max |x|` in f32. NaN elements are ignored and infinities are not;
     the amax of an empty tensor is 0. If `skip` is 1.0, the tensor is not read
-    and the amax is 0, as delayed scaling expects of a step without a cast.
+    and the amax is 0, as delayed scaling expects of a step without a cast. With
+    `rounded`, `x` is f32, and the amax is that of its elements rounded to that type.
+
+    Constraints:
+    1. (amax-c1) `rounded` is bf16, and only given for an `x` of f32.
 
     Example:
 
     ```mlir
     %amax = te.amax %x : tensor<256x512xbf16>
+    %rounded = te.amax %w {rounded = bf16} : tensor<256x512xf32>
     ```
   }];
   let arguments = (ins Arg<TE_HPTensor, "any shape">:$x,
-                       Arg<Optional<TE_F32Scalar>, "1.0 gives 0">:$skip);
+                       Arg<Optional<TE_F32Scalar>, "1.0 gives 0">:$skip,
+                       OptionalAttr<TypeAttr>:$rounded);
   let results = (outs Res<TE_F32Scalar, "max |x|">:$amax);
   let builders = [OpBuilder<(ins "::mlir::Type":$amax, "::mlir::Value":$x), [{
-    build($_builder, $_state, amax, x, /*skip=*/::mlir::Value());
+    build($_builder, $_state, amax, x, /*skip=*/::mlir::Value(), /*rounded=*/::mlir::TypeAttr());
   }]>];
   let assemblyFormat = "$x (`unless` $skip^)? attr-dict `:` type($x)";
+  let hasVerifier = 1;
 }
 
 def TE_AmaxRowsOp

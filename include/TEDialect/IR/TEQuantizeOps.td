@@ -54,6 +54,10 @@ def TE_QuantizeOp
     device, so a captured step can be replayed with another value. A cached cast
     is the last reader of its `into`, because its results reuse that memory.
 
+    With `rounded`, `x` is f32, and its elements are first rounded to that type, to
+    nearest even, as by arith.truncf; `amax` is that of the rounded values. The tensor
+    of rounded values is not stored.
+
     te.quantize_shard casts one rank's part of a matrix, and te.grouped_quantize
     casts rows in groups.
 
@@ -69,6 +73,7 @@ def TE_QuantizeOp
     9. (quantize-c9) no result is `swizzled`; only te.swizzle_scales has swizzled results.
     10. (quantize-c10) `scale` and `given_amax` are scalars, or `[groups]` for a stack; `given_amax` for `row_scaled` is `[rows]`.
     11. (quantize-c11) `into` is given exactly with `skip`: one value for each result, of its type.
+    12. (quantize-c12) `rounded` is bf16 and only given for an `x` of f32 and results of f8E4M3FN, `per_tensor` or `block_128x128`.
 
     Example:
 
@@ -93,6 +98,11 @@ def TE_QuantizeOp
     %now = te.quantize %w into %cached unless %skip : tensor<256x512xbf16>
       -> !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
     ```
+
+    ```mlir
+    %q = te.quantize %w {rounded = bf16} : tensor<256x512xf32>
+      -> !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
+    ```
   }];
   let arguments = (ins Arg<TE_HPMatrices, "matrix or stack to quantise">:$x,
                        Arg<Optional<TE_F32Tensor>, "per-tensor scale">:$scale,
@@ -102,7 +112,8 @@ def TE_QuantizeOp
                        Arg<Optional<TE_F32Scalar>, "1.0 keeps the cached usages">:$skip,
                        DefaultValuedAttr<F32Attr, "0.0f">:$amax_epsilon,
                        DefaultValuedAttr<I32Attr, "0">:$stream,
-                       DefaultValuedAttr<TE_FourOverSixAttr, "::mlir::te::FourOverSix::Off">:$four_over_six);
+                       DefaultValuedAttr<TE_FourOverSixAttr, "::mlir::te::FourOverSix::Off">:$four_over_six,
+                       OptionalAttr<TypeAttr>:$rounded);
   let results = (outs Res<Variadic<TE_MatrixScaled>, "the usages">:$usages,
                       Res<Optional<TE_F32Scalar>, "max |x|">:$amax);
   // The types of other operands follow from the usages.
@@ -122,6 +133,11 @@ def TE_QuantizeOp
   let extraClassDeclaration = castDeclarations # [{
     ::mlir::Value getCached(unsigned index) {
       return index < getInto().size() ? getInto()[index] : ::mlir::Value();
+    }
+    /// The type whose values are quantised: that of `x`, or `rounded`.
+    ::mlir::Type getQuantizedType() {
+      return getRounded().value_or(
+          ::mlir::cast<::mlir::ShapedType>(getX().getType()).getElementType());
     }
   }];
 }

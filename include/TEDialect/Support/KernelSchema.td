@@ -114,6 +114,10 @@ class AtMost<string name, string size> : Relation<"atMost", ["\"" # name # "\"",
 /// A result that is stored as its operands or as f32.
 class SameOrF32<string name, string type>
     : Relation<"type", ["\"" # name # "\"", name, "{" # type # ", f32}"]>;
+/// An operand in the type that is computed with, or in f32 if that is bf16 and
+/// `condition` holds.
+class RoundedFrom<string name, string type, string condition>
+    : Relation<"roundedFrom", ["\"" # name # "\"", name, type, condition]>;
 /// The choices of all tokens, which are counted in i32.
 class Entries<string tokens, string k> : Relation<"entries", [tokens, k]>;
 

@@ -32,6 +32,12 @@ public:
     }
     return expected(name, "one of " + list, te_table::typeName(value));
   }
+  /// `of`, or f32 if that is bf16 and `rounds`.
+  Checks &roundedFrom(const char *name, int32_t value, int32_t of,
+                      bool rounds) {
+    return rounds && of == TE_RT_BF16 ? type(name, value, {of, TE_RT_F32})
+                                      : type(name, value, {of});
+  }
   Checks &wide(const char *name, int32_t value) {
     return type(name, value, {TE_RT_F32, TE_RT_BF16, TE_RT_F16});
   }

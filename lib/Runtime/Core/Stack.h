@@ -82,7 +82,7 @@ inline auto stackStrides(const nvfp4_alpha_params &p) {
 inline auto stackStrides(const quantize_block_params &p) {
   namespace b = quantize_block_buffers;
   StackStrides<b::count_> strides{};
-  strides[b::x] = p.x_rows * p.x_cols * byteSize(p.type);
+  strides[b::x] = p.x_rows * p.x_cols * byteSize(p.x_type);
   detail::setUsageStrides(strides, b::row, 2, p.scheme, p.rows, p.cols, 0);
   return strides;
 }
@@ -110,7 +110,7 @@ inline auto stackStrides(const quantize_nvfp4_params &p) {
 inline auto stackStrides(const quantize_tensor_params &p) {
   namespace b = quantize_tensor_buffers;
   StackStrides<b::count_> strides{};
-  strides[b::x] = p.x_rows * p.x_cols * byteSize(p.type);
+  strides[b::x] = p.x_rows * p.x_cols * byteSize(p.x_type);
   strides[b::scale] = strides[b::amax] = sizeof(float);
   detail::setUsageStrides(strides, b::row, 2, TE_RT_PER_TENSOR, p.rows, p.cols,
                           0);

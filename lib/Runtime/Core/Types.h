@@ -170,12 +170,21 @@ inline float load(const void *array, int64_t i, int32_t type) {
     return loadAs<TE_RT_F8E5M2>(array, i);
   }
 }
+/// `value`, rounded to nearest even to `type`, which is bf16 or has it.
+inline float roundTo(float value, int32_t type) {
+  return type == TE_RT_BF16 ? bf16ToFloat(floatToBf16(value)) : value;
+}
 /// Element (r, c) of what a cast with the parameters `p` reads: zero outside of
 /// its x.
 template <typename Params>
 float loadPadded(const void *x, int64_t r, int64_t c, const Params &p) {
-  return r < p.x_rows && c < p.x_cols ? load(x, r * p.x_cols + c, p.type)
-                                      : 0.0f;
+  if (r >= p.x_rows || c >= p.x_cols)
+    return 0.0f;
+  const int64_t i = r * p.x_cols + c;
+  if constexpr (requires { p.x_type; })
+    return roundTo(load(x, i, p.x_type), p.type);
+  else
+    return load(x, i, p.type);
 }
 inline float store(void *array, int64_t i, float value, int32_t type) {
   switch (type) {

@@ -157,14 +157,15 @@ void quantize_tensor(const quantize_tensor_params &p, void *const *buffers) {
       *static_cast<float *>(scaleInv) = 1.0f / scale;
   if (buffers[b::amax])
     *static_cast<float *>(buffers[b::amax]) =
-        amaxOf(x, p.x_rows * p.x_cols, p.type);
+        roundTo(amaxOf(x, p.x_rows * p.x_cols, p.x_type), p.type);
 }
 
 void amax(const amax_params &p, void *const *buffers) {
   namespace b = amax_buffers;
   *static_cast<float *>(buffers[b::amax]) =
-      isSkipped(buffers[b::skip]) ? 0.0f
-                                  : amaxOf(buffers[b::x], p.count, p.type);
+      isSkipped(buffers[b::skip])
+          ? 0.0f
+          : roundTo(amaxOf(buffers[b::x], p.count, p.x_type), p.type);
 }
 
 void compute_scale(const compute_scale_params &p, void *const *buffers) {

@@ -388,6 +388,7 @@ LogicalResult ByRowsEmitter::finish() {
       result =
           LaunchCall(emitter, cast, "amax")
               .i64("count", llvm::divideCeil(op.getNumRows(), op.getRows()))
+              .type("x_type", Float32Type::get(op.getContext()))
               .type("type", Float32Type::get(op.getContext()))
               .buffer(terms[cast.getAmax()])
               .out(cast.getAmax())

@@ -173,18 +173,23 @@ static LogicalResult emitQuantize(CastOp op, LaunchEmitter &emitter) {
   const Value x = readOf(op.getX(), type);
   const bool isPadded = x != op.getX();
   const int64_t rank = cast<ShapedType>(x.getType()).getRank();
+  const bool isPerTensor = type.getScheme() == Scheme::PerTensor;
   LaunchCall call(emitter, op, quantizeKernel(type));
   call.i64("matrices", type.getNumMatrices())
       .i64("rows", type.getRows())
       .i64("cols", type.getCols())
       .i64("x_rows", isPadded ? dim(x, rank - 2) : type.getRows())
       .i64("x_cols", isPadded ? dim(x, rank - 1) : type.getCols())
-      .type("type", elementType(x))
       .in(x);
+  if constexpr (std::is_same_v<CastOp, QuantizeOp>)
+    call.type("type", op.getQuantizedType());
+  else
+    call.type("type", elementType(x));
+  if (!type.isMx() && !type.isNv())
+    call.type("x_type", elementType(x));
   // Every element of an nv value is FP4.
   if (!type.isNv())
     call.type("fp8_type", type.getElementType());
-  bool isPerTensor = type.getScheme() == Scheme::PerTensor;
   if (!isPerTensor)
     call.i32("scheme", static_cast<int32_t>(type.getScheme()));
 
@@ -267,6 +272,7 @@ LogicalResult te::emitLaunches(QuantizeShardOp op, LaunchEmitter &emitter) {
         .i64("cols", cols)
         .i64("x_rows", rows)
         .i64("x_cols", cols)
+        .type("x_type", elementType(op.getX()))
         .type("type", elementType(op.getX()))
         .in(op.getX())
         .type("fp8_type", type.getElementType());
@@ -351,7 +357,8 @@ template <> LogicalResult te::emitLaunches(AmaxOp op, LaunchEmitter &emitter) {
   const Value x = withoutZeros(op.getX());
   return LaunchCall(emitter, op, "amax")
       .i64("count", count(x))
-      .type("type", elementType(x))
+      .type("x_type", elementType(x))
+      .type("type", op.getRounded().value_or(elementType(x)))
       .in(x)
       .out(op.getAmax())
       .in(op.getSkip())

@@ -2,16 +2,15 @@
 //
 // A region is a set of elementwise ops with one number of elements that are
 // computed together, at the position of the last of them. If it also sums rows,
-// ops with an element for each row belong to it, too. The ops are visited
-// in program order, and each is merged with the regions of its operands where
+// ops with an element for each row belong to it, too. The ops are visited in
+// program order, and each is merged with the regions of its operands where
 // `mayJoin` allows it. Merging delays the earlier region, so it must not break
 // an earlier use of its results and must not increase the memory in use.
 //
 // Reshapes, transposes, slices and broadcasts are not computed: a region reads
-// their operand in place. What another op reads of them is stored.
-//
-// A comparison has no memory: each select has one of its own, in its region.
-// The amax of a value is measured in the region that computes the value.
+// their operand in place. What another op reads of them is stored. A comparison
+// has no memory: each select has one of its own, in its region. The amax of a
+// value is measured in the region that computes the value.
 //
 //===----------------------------------------------------------------------===//
 
@@ -97,7 +96,8 @@ bool te::isFusible(Operation &op) {
 /// Whether the region that computes the operand of `op` may measure its amax.
 static bool isMeasurable(Operation &op) {
   auto amax = dyn_cast<AmaxOp>(op);
-  return amax && !amax.getSkip() && !isa<ByRowsOp>(amax->getParentOp()) &&
+  return amax && !amax.getSkip() && !amax.getRounded() &&
+         !isa<ByRowsOp>(amax->getParentOp()) &&
          amax.getX().getType().hasStaticShape() && countOf(amax.getX()) != 0;
 }
 

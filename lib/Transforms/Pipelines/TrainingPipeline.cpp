@@ -155,6 +155,8 @@ void populateFuse(OpPassManager &manager,
     function.addPass(createFuseNormAddPass());
     // Again, because what a norm adds to is measured there, too.
     function.addPass(createFuseAmaxPass());
+    // After casts measure their amax, so that no te.amax reads what is rounded.
+    function.addPass(createFuseRoundingPass());
   }
   // After the fusions decided which op measures which amax.
   function.addPass(createBatchReductionsPass());

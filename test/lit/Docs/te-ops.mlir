@@ -66,11 +66,21 @@ func.func @cached(%w: tensor<256x512xbf16>, %cached: !te.scaled<256x512xf8E4M3FN
   return %now : !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
 }
 
+// CHECK-LABEL: @rounded
+func.func @rounded(%w: tensor<256x512xf32>) -> !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1> {
+  // CHECK: te.quantize %{{.*}} {rounded = bf16} : tensor<256x512xf32>
+  %q = te.quantize %w {rounded = bf16} : tensor<256x512xf32>
+    -> !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
+  return %q : !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
+}
+
 // CHECK-LABEL: @amax
-func.func @amax(%x: tensor<256x512xbf16>) -> tensor<f32> {
+func.func @amax(%x: tensor<256x512xbf16>, %w: tensor<256x512xf32>) -> (tensor<f32>, tensor<f32>) {
   // CHECK: te.amax %{{.*}} : tensor<256x512xbf16>
   %amax = te.amax %x : tensor<256x512xbf16>
-  return %amax : tensor<f32>
+  // CHECK: te.amax %{{.*}} {rounded = bf16} : tensor<256x512xf32>
+  %rounded = te.amax %w {rounded = bf16} : tensor<256x512xf32>
+  return %amax, %rounded : tensor<f32>, tensor<f32>
 }
 
 // CHECK-LABEL: @compute_scale

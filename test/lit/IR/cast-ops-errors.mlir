@@ -353,6 +353,38 @@ func.func @quantize_c8_stream(%x: tensor<32x32xbf16>, %m: tensor<f32>) {
 
 // -----
 
+func.func @quantize_c12(%x: tensor<32x32xbf16>) {
+  // expected-error @below {{expected 'rounded' to be bf16, for an 'x' of f32 and results of f8E4M3FN, 'per_tensor' or 'block_128x128', but got 'bf16' for 'tensor<32x32xbf16>' and}}
+  %a = te.quantize %x {rounded = bf16} : tensor<32x32xbf16> -> !te.scaled<32x32xf8E4M3FN, block_128x128, contract = 1>
+  return
+}
+
+// -----
+
+func.func @quantize_c12_scheme(%x: tensor<32x32xf32>) {
+  // expected-error @below {{expected 'rounded' to be bf16, for an 'x' of f32 and results of f8E4M3FN, 'per_tensor' or 'block_128x128', but got 'bf16' for 'tensor<32x32xf32>' and}}
+  %a = te.quantize %x {rounded = bf16} : tensor<32x32xf32> -> !te.scaled<32x32xf8E4M3FN, block_1x128, contract = 1>
+  return
+}
+
+// -----
+
+func.func @quantize_c12_type(%x: tensor<32x32xf32>) {
+  // expected-error @below {{but got 'f16' for 'tensor<32x32xf32>' and}}
+  %a = te.quantize %x {rounded = f16} : tensor<32x32xf32> -> !te.scaled<32x32xf8E4M3FN, block_128x128, contract = 1>
+  return
+}
+
+// -----
+
+func.func @amax_c1(%x: tensor<32xbf16>) {
+  // expected-error @below {{expected 'rounded' to be bf16, for an 'x' of f32, but got 'bf16' for 'tensor<32xbf16>'}}
+  %a = te.amax %x {rounded = bf16} : tensor<32xbf16>
+  return
+}
+
+// -----
+
 func.func @quantize_c9(%x: tensor<32x32xbf16>) {
   // expected-error @below {{expected 'usages' not to be swizzled, but got}}
   %a = te.quantize %x : tensor<32x32xbf16> -> !te.scaled<32x32xf8E4M3FN, mx_1x32, swizzled, contract = 1>

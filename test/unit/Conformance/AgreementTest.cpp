@@ -93,13 +93,13 @@ TEST_P(Agreement, Casts) {
     const Array x = makeArray(kind, type, rows * cols);
     const int64_t size = rows * cols;
     const std::string what = label("cast", rows, cols, type, kind);
-    check(what + " amax", TE_PLAN(amax, size, type), {in(x.bytes)},
+    check(what + " amax", TE_PLAN(amax, size, type, type), {in(x.bytes)},
           {{TE_RT_F32, 1}});
     for (int32_t fp8Type : {TE_RT_F8E4M3FN, TE_RT_F8E5M2}) {
       const std::vector<float> scale{7.3f};
       check(what + " tensor",
-            TE_PLAN(quantize_tensor, 1, rows, cols, rows, cols, type, fp8Type,
-                    0, 0, 0.0f),
+            TE_PLAN(quantize_tensor, 1, rows, cols, rows, cols, type, type,
+                    fp8Type, 0, 0, 0.0f),
             {in(x.bytes), in(scale)},
             {{fp8Type, size},
              {TE_RT_F32, 1},
@@ -120,7 +120,7 @@ TEST_P(Agreement, Casts) {
           const int64_t rowScales = scaleCount(scheme, rows, cols);
           const int64_t colScales = scaleCount(scheme, cols, rows);
           const auto plan = TE_PLAN(quantize_block, 1, rows, cols, rows, cols,
-                                    type, fp8Type, scheme, pow2, 0.0f);
+                                    type, type, fp8Type, scheme, pow2, 0.0f);
           check(what + " block", plan, {in(x.bytes)},
                 {{fp8Type, size},
                  {TE_RT_F32, rowScales},

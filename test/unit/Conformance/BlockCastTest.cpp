@@ -39,7 +39,7 @@ protected:
                      int32_t fp8Type, int32_t scheme, bool pow2, float epsilon,
                      const std::string &what, bool alone) {
     const auto plan = TE_PLAN(quantize_block, 1, rows, cols, rows, cols, x.type,
-                              fp8Type, scheme, pow2, epsilon);
+                              x.type, fp8Type, scheme, pow2, epsilon);
     BothUsages both(rows, cols, scheme);
     device().run(plan, {in(x.bytes), out(both.row.data), out(both.row.scale),
                         out(both.col.data), out(both.col.scale)});
@@ -137,13 +137,13 @@ TEST_P(BlockCast, TransposeEqualsDirectColumnUsage) {
       BothUsages tensor(rows, cols, TE_RT_PER_TENSOR);
       BothUsages block(rows, cols, TE_RT_BLOCK_128X128);
       device().run(TE_PLAN(quantize_tensor, 1, rows, cols, rows, cols,
-                           TE_RT_BF16, TE_RT_F8E4M3FN, 0, 0, 0.0f),
+                           TE_RT_BF16, TE_RT_BF16, TE_RT_F8E4M3FN, 0, 0, 0.0f),
                    {in(x.bytes), in(std::vector<float>{7.3f}),
                     out(tensor.row.data), out(tensor.row.scale),
                     out(tensor.col.data), out(tensor.col.scale), none()});
       device().run(TE_PLAN(quantize_block, 1, rows, cols, rows, cols,
-                           TE_RT_BF16, TE_RT_F8E4M3FN, TE_RT_BLOCK_128X128, 0,
-                           0.0f),
+                           TE_RT_BF16, TE_RT_BF16, TE_RT_F8E4M3FN,
+                           TE_RT_BLOCK_128X128, 0, 0.0f),
                    {in(x.bytes), out(block.row.data), out(block.row.scale),
                     out(block.col.data), out(block.col.scale)});
       for (const auto &[scheme, usages] :

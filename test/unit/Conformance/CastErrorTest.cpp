@@ -9,12 +9,29 @@ namespace {
 TEST_P(Errors, PaddedCasts) {
   EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
                       TE_PLAN(quantize_tensor, 1, 16, 16, 17, 16, TE_RT_BF16,
-                              TE_RT_F8E4M3FN, 0, 0, 0.0f),
+                              TE_RT_BF16, TE_RT_F8E4M3FN, 0, 0, 0.0f),
                       {"quantize_tensor", "'x_rows'", "'rows'", "17"}));
   EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
                       TE_PLAN(quantize_mx, 1, 32, 32, 32, 33, TE_RT_BF16,
                               TE_RT_F8E4M3FN, TE_RT_MX_1X32),
                       {"quantize_mx", "'x_cols'", "'cols'", "33"}));
+}
+
+TEST_P(Errors, RoundedCasts) {
+  auto tensor = [](int32_t xType, int32_t type, int32_t fp8Type) {
+    return TE_PLAN(quantize_tensor, 1, 16, 16, 16, 16, xType, type, fp8Type, 0,
+                   0, 0.0f);
+  };
+  for (const auto &plan : {tensor(TE_RT_F16, TE_RT_BF16, TE_RT_F8E4M3FN),
+                           tensor(TE_RT_F32, TE_RT_F16, TE_RT_F8E4M3FN),
+                           tensor(TE_RT_F32, TE_RT_BF16, TE_RT_F8E5M2)})
+    EXPECT_TRUE(
+        refuses(TE_RT_INVALID_ARGUMENT, plan, {"quantize_tensor", "'x_type'"}));
+  EXPECT_TRUE(
+      refuses(TE_RT_INVALID_ARGUMENT,
+              TE_PLAN(quantize_block, 1, 16, 16, 16, 16, TE_RT_F32, TE_RT_BF16,
+                      TE_RT_F8E4M3FN, TE_RT_BLOCK_1X128, 0, 0.0f),
+              {"quantize_block", "'x_type'"}));
 }
 
 TEST_P(Errors, Microscaled) {

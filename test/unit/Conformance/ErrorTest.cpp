@@ -56,7 +56,8 @@ TEST_P(Errors, SlotPlannedTwiceOrNever) {
   EXPECT_EQ(create(module(1,
                           [](te_rt_instance *i) {
                             te_rt_plan_copy(i, 0, 4);
-                            return te_rt_plan_amax(i, 0, 4, TE_RT_F32);
+                            return te_rt_plan_amax(i, 0, 4, TE_RT_F32,
+                                                   TE_RT_F32);
                           })),
             TE_RT_INVALID_ARGUMENT);
   EXPECT_TRUE(lastErrorHas({"amax (slot 0)", "'copy'"}));
@@ -79,12 +80,14 @@ TEST_P(Errors, FirstFailureOfALoadIsReported) {
 
 TEST_P(Errors, NullRequiredBufferIsNamed) {
   std::vector<float> amax(1), x(4);
-  EXPECT_EQ(device().tryRun(TE_PLAN(amax, 4, TE_RT_F32), {in(x), none()}),
-            TE_RT_INVALID_ARGUMENT);
+  EXPECT_EQ(
+      device().tryRun(TE_PLAN(amax, 4, TE_RT_F32, TE_RT_F32), {in(x), none()}),
+      TE_RT_INVALID_ARGUMENT);
   EXPECT_NE(device().message.find("amax (slot 0): required buffer 'amax'"),
             std::string::npos)
       << device().message;
-  EXPECT_EQ(device().tryRun(TE_PLAN(amax, 4, TE_RT_F32), {none(), out(amax)}),
+  EXPECT_EQ(device().tryRun(TE_PLAN(amax, 4, TE_RT_F32, TE_RT_F32),
+                            {none(), out(amax)}),
             TE_RT_INVALID_ARGUMENT);
   EXPECT_NE(device().message.find("'x'"), std::string::npos);
 }

@@ -56,12 +56,12 @@ protected:
     Usages u(cast, rows, cols);
     if (u.isPerTensor)
       device().run(TE_PLAN(quantize_tensor, 1, rows, cols, rows, cols, x.type,
-                           fp8Type, 0, 0, 0.0f),
+                           x.type, fp8Type, 0, 0, 0.0f),
                    {in(x.bytes), in(scale), out(u.row), out(u.rowScale),
                     out(u.col), out(u.colScale), out(u.amax)});
     else
       device().run(TE_PLAN(quantize_block, 1, rows, cols, rows, cols, x.type,
-                           fp8Type, cast.scheme, cast.pow2, 0.0f),
+                           x.type, fp8Type, cast.scheme, cast.pow2, 0.0f),
                    {in(x.bytes), out(u.row), out(u.rowScale), out(u.col),
                     out(u.colScale)});
     return u;
@@ -89,7 +89,7 @@ protected:
 
   float amaxOf(const Array &x) {
     std::vector<float> amax(1);
-    device().run(TE_PLAN(amax, static_cast<int64_t>(x.size()), x.type),
+    device().run(TE_PLAN(amax, static_cast<int64_t>(x.size()), x.type, x.type),
                  {in(x.bytes), out(amax)});
     return amax[0];
   }

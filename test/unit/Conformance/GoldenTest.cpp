@@ -119,10 +119,10 @@ TEST_P(Golden, CurrentScaling) {
     const int64_t rows = x.shape[0], cols = x.shape[1];
     std::vector<float> amax(1), rowScale(1), colScale(1);
     std::vector<uint8_t> row(rows * cols), col(rows * cols);
-    device().run(TE_PLAN(amax, rows * cols, TE_RT_BF16),
+    device().run(TE_PLAN(amax, rows * cols, TE_RT_BF16, TE_RT_BF16),
                  {in(x.data), out(amax)});
     device().run(TE_PLAN(quantize_tensor, 1, rows, cols, rows, cols, TE_RT_BF16,
-                         c.fp8Type, 1, c.pow2, 0.0f),
+                         TE_RT_BF16, c.fp8Type, 1, c.pow2, 0.0f),
                  {in(x.data), in(amax), out(row), out(rowScale), out(col),
                   out(colScale), none()});
     expectBytes(c, "data", row);
@@ -143,7 +143,7 @@ TEST_P(Golden, DelayedScaling) {
     std::vector<float> scaleInv(1), amax(1);
     std::vector<uint8_t> row(rows * cols), col(rows * cols);
     device().run(TE_PLAN(quantize_tensor, 1, rows, cols, rows, cols, TE_RT_BF16,
-                         c.fp8Type, 0, 0, 0.0f),
+                         TE_RT_BF16, c.fp8Type, 0, 0, 0.0f),
                  {in(x.data), in(std::vector<float>{7.3f}), out(row),
                   out(scaleInv), out(col), none(), out(amax)});
     expectBytes(c, "data", row);
@@ -253,7 +253,7 @@ protected:
       std::vector<float> colScale(scaleCount(scheme, cols, rows));
       device().run(
           TE_PLAN(quantize_block, 1, rows, cols, rows, cols, TE_RT_BF16,
-                  c.fp8Type, scheme, c.pow2, 0.0f),
+                  TE_RT_BF16, c.fp8Type, scheme, c.pow2, 0.0f),
           {in(x.data), out(row), out(rowScale), out(col), out(colScale)});
       expectBytes(c, "row", row);
       expectBytes(c, "col", col);
@@ -311,7 +311,8 @@ protected:
       device().run(TE_PLAN(amax_rows, rows, cols, TE_RT_BF16),
                    {in(x), out(amax)});
     else
-      device().run(TE_PLAN(amax, rows * cols, TE_RT_BF16), {in(x), out(amax)});
+      device().run(TE_PLAN(amax, rows * cols, TE_RT_BF16, TE_RT_BF16),
+                   {in(x), out(amax)});
     std::vector<uint8_t> data(rows * cols / 2);
     std::vector<uint8_t> scale((outer + 127) / 128 * 128 *
                                ((inner / 16 + 3) / 4 * 4));

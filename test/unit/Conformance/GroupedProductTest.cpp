@@ -73,8 +73,8 @@ protected:
       return q;
     }
     if (scheme == TE_RT_BLOCK_1X128 || scheme == TE_RT_BLOCK_128X128) {
-      device().run(TE_PLAN(quantize_block, 1, rows, cols, rows, cols, type, fp8,
-                           scheme, 0, 0.0f),
+      device().run(TE_PLAN(quantize_block, 1, rows, cols, rows, cols, type,
+                           type, fp8, scheme, 0, 0.0f),
                    usage({in(x.bytes)}, 2));
       return q;
     }
@@ -85,7 +85,8 @@ protected:
           TE_PLAN(grouped_amax, rows, cols, groups, layout->alignment, type),
           {in(x.bytes), in(layout->sizes), out(amax)});
     else
-      device().run(TE_PLAN(amax, rows * cols, type), {in(x.bytes), out(amax)});
+      device().run(TE_PLAN(amax, rows * cols, type, type),
+                   {in(x.bytes), out(amax)});
     if (isNv(scheme)) {
       if (layout)
         device().run(
@@ -108,7 +109,7 @@ protected:
       std::vector<Buffer> buffers = usage({in(x.bytes), in(scale)}, 2);
       buffers.push_back(none());
       device().run(TE_PLAN(quantize_tensor, 1, rows, cols, rows, cols, type,
-                           fp8, 0, 0, 0.0f),
+                           type, fp8, 0, 0, 0.0f),
                    buffers);
     }
     return q;

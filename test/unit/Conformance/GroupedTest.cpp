@@ -49,8 +49,9 @@ TEST_P(Grouped, AmaxIsThatOfEachGroup) {
           const Array part = rowsOf(x, cols, layout.start(g), layout.sizes[g],
                                     layout.sizes[g]);
           std::vector<float> expected(1);
-          device().run(TE_PLAN(amax, static_cast<int64_t>(part.size()), type),
-                       {in(part.bytes), out(expected)});
+          device().run(
+              TE_PLAN(amax, static_cast<int64_t>(part.size()), type, type),
+              {in(part.bytes), out(expected)});
           EXPECT_EQ(amax[g], expected[0]) << kind << ", group " << g;
         }
       }
@@ -151,7 +152,7 @@ TEST_P(Grouped, TensorCastIsThatOfEachGroup) {
           std::vector<uint8_t> q(count * cols), qCol(count * cols);
           std::vector<float> inverse(1), one{scale[g]}, amax(1);
           device().run(TE_PLAN(quantize_tensor, 1, count, cols, count, cols,
-                               type, fp8, 0, 0, 0.0f),
+                               type, type, fp8, 0, 0, 0.0f),
                        {in(part.bytes), in(one), out(q), out(inverse),
                         out(qCol), none(), none()});
           EXPECT_EQ(rowScale[g], inverse[0]);

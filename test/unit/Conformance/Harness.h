@@ -5,7 +5,8 @@
 // and copies the outputs back:
 //
 //   float amax;  std::vector<float> out(1);
-//   device().run(TE_PLAN(amax, x.size(), TE_RT_BF16), {in(x), out(amax)});
+//   device().run(TE_PLAN(amax, x.size(), TE_RT_BF16, TE_RT_BF16), {in(x),
+//   out(amax)});
 //
 // Outputs are filled with a poison byte before the launch, so that bytes that a
 // kernel does not write are noticed, and have guards after their end, so that

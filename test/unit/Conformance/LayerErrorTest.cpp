@@ -10,9 +10,11 @@ using namespace te::conformance;
 namespace {
 
 TEST_P(Errors, Parameters) {
-  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT, TE_PLAN(amax, 4, TE_RT_I32),
-                      {"'type'", "f32, bf16, f16", "i32"}));
-  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT, TE_PLAN(amax, -1, TE_RT_F32),
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      TE_PLAN(amax, 4, TE_RT_I32, TE_RT_I32),
+                      {"'x_type'", "f32, bf16, f16", "i32"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      TE_PLAN(amax, -1, TE_RT_F32, TE_RT_F32),
                       {"'count'", "-1"}));
   EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
                       TE_PLAN(transpose_scaled, 1, 8, 8, TE_RT_BLOCK_1X128),
@@ -36,7 +38,7 @@ TEST_P(Errors, Parameters) {
   EXPECT_TRUE(
       refuses(TE_RT_INVALID_ARGUMENT,
               TE_PLAN(quantize_tensor, 1, INT64_MAX / 2, 8, INT64_MAX / 2, 8,
-                      TE_RT_BF16, TE_RT_F8E4M3FN, 0, 0, 0.0f),
+                      TE_RT_BF16, TE_RT_BF16, TE_RT_F8E4M3FN, 0, 0, 0.0f),
               {"'rows' and 'cols'"}));
 }
 

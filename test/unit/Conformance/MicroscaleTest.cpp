@@ -303,7 +303,7 @@ TEST_P(Microscale, TransposeNvEqualsQuantisingForTheOtherAxis) {
       row.scale.resize(microscaleCount(scheme, 1, rows, cols));
       col.scale.resize(microscaleCount(scheme, 0, rows, cols));
       turned.scale = col.scale;
-      device().run(TE_PLAN(amax, rows * cols, TE_RT_BF16),
+      device().run(TE_PLAN(amax, rows * cols, TE_RT_BF16, TE_RT_BF16),
                    {in(x.bytes), out(amax)});
       device().run(TE_PLAN(quantize_nvfp4, 1, rows, cols, rows, cols,
                            TE_RT_BF16, scheme, 0, 448, 0, 0, 0),

@@ -120,7 +120,7 @@ TEST_P(NormAddend, IsAddedToTheNorm) {
             std::vector<float> amax(1), expectedAmax(1);
             run(out(y.bytes), mu, rsigma, amax, none());
             const Array expected = added(y, base);
-            device().run(TE_PLAN(amax, static_cast<int64_t>(count), type),
+            device().run(TE_PLAN(amax, static_cast<int64_t>(count), type, type),
                          {in(expected.bytes), out(expectedAmax)});
             for (bool inPlace : {false, true}) {
               Array y2(type, count), mu2(TE_RT_F32, rows), rsigma2 = mu2;
@@ -174,7 +174,7 @@ TEST_P(NormAddend, IsAddedToTheGradient) {
         // The amax of what is stored, by the kernel that does nothing else.
         const auto amaxOf = [&](const Array &stored) {
           std::vector<float> amax(1);
-          device().run(TE_PLAN(amax, static_cast<int64_t>(count), type),
+          device().run(TE_PLAN(amax, static_cast<int64_t>(count), type, type),
                        {in(stored.bytes), out(amax)});
           return amax;
         };

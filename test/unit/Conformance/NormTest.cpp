@@ -49,7 +49,7 @@ TEST_P(LayerNorm, Values) {
                      {in(x.bytes), in(gamma.bytes), in(beta.bytes),
                       out(y.bytes), out(mu.bytes), out(rsigma.bytes),
                       out(amax)});
-        device().run(TE_PLAN(amax, rows * cols, type),
+        device().run(TE_PLAN(amax, rows * cols, type, type),
                      {in(y.bytes), out(amaxOfStored)});
         EXPECT_EQ(amax, amaxOfStored);
         const auto n = static_cast<double>(cols);
@@ -196,7 +196,7 @@ TEST_P(NormGradientAmax, IsThatOfTheStoredGradient) {
             std::vector<float> amax(1), expected(1);
             run(dx, dgamma, dbeta, none());
             run(dx2, dgamma2, dbeta2, out(amax));
-            device().run(TE_PLAN(amax, static_cast<int64_t>(count), type),
+            device().run(TE_PLAN(amax, static_cast<int64_t>(count), type, type),
                          {in(dx.bytes), out(expected)});
             const std::string what = std::string(kind) + " " +
                                      std::to_string(rows) + "x" +

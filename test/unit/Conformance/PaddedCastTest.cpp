@@ -94,7 +94,8 @@ TEST_P(PaddedCast, TensorsAndBlocks) {
         check({"quantize_tensor",
                [=](int64_t xRows, int64_t xCols) {
                  return TE_PLAN(quantize_tensor, kMatrices, s.rows, s.cols,
-                                xRows, xCols, type, TE_RT_F8E4M3FN, 0, 0, 0.0f);
+                                xRows, xCols, type, type, TE_RT_F8E4M3FN, 0, 0,
+                                0.0f);
                },
                type,
                {floats({7.3f, 0.01f})},
@@ -107,8 +108,8 @@ TEST_P(PaddedCast, TensorsAndBlocks) {
         check({"quantize_block",
                [=](int64_t xRows, int64_t xCols) {
                  return TE_PLAN(quantize_block, kMatrices, s.rows, s.cols,
-                                xRows, xCols, type, TE_RT_F8E5M2, scheme, 1,
-                                0.0f);
+                                xRows, xCols, type, type, TE_RT_F8E5M2, scheme,
+                                1, 0.0f);
                },
                type,
                {},

@@ -276,7 +276,7 @@ TEST_P(Pointwise, RmsNormValues) {
         device().run(TE_PLAN(rms_norm, rows, cols, type, 1e-5f, zeroCentered),
                      {in(x.bytes), in(gamma.bytes), out(y.bytes),
                       out(rsigma.bytes), out(amax)});
-        device().run(TE_PLAN(amax, rows * cols, type),
+        device().run(TE_PLAN(amax, rows * cols, type, type),
                      {in(y.bytes), out(amaxOfStored)});
         EXPECT_EQ(amax, amaxOfStored);
         for (int64_t r = 0; r < rows; ++r) {

@@ -326,8 +326,8 @@ TEST_P(TensorStats, ByHand) {
   std::vector<uint8_t> row(8);
   std::vector<float> rowScale(1);
   device().run(
-      TE_PLAN(quantize_tensor, 1, 2, 4, 2, 4, TE_RT_F32, TE_RT_F8E4M3FN, 0, 0,
-              0.0f),
+      TE_PLAN(quantize_tensor, 1, 2, 4, 2, 4, TE_RT_F32, TE_RT_F32,
+              TE_RT_F8E4M3FN, 0, 0, 0.0f),
       {in(x), in(one), out(row), out(rowScale), none(), none(), none()});
   std::vector<float> stats(14);
   device().run(TE_PLAN(tensor_stats, 2, 4, TE_RT_F32, TE_RT_F8E4M3FN,

@@ -77,7 +77,7 @@ protected:
   /// The amax of `y`, by the kernel that does nothing else.
   std::vector<float> amaxOf(const Array &y) {
     std::vector<float> amax(1);
-    device().run(TE_PLAN(amax, static_cast<int64_t>(y.size()), y.type),
+    device().run(TE_PLAN(amax, static_cast<int64_t>(y.size()), y.type, y.type),
                  {in(y.bytes), out(amax)});
     return amax;
   }

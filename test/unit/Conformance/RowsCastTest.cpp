@@ -36,12 +36,12 @@ protected:
     Usages all(scheme, s.rows, s.cols, s.rows);
     if (scheme == TE_RT_PER_TENSOR)
       device().run(TE_PLAN(quantize_tensor, 1, s.rows, s.cols, s.rows, s.cols,
-                           x.type, fp8, 0, 0, 0.0f),
+                           x.type, x.type, fp8, 0, 0, 0.0f),
                    {in(x.bytes), in(scale), out(all.row), out(all.rowScale),
                     out(all.col), out(all.colScale), out(all.amax), none()});
     else
       device().run(TE_PLAN(quantize_block, 1, s.rows, s.cols, s.rows, s.cols,
-                           x.type, fp8, scheme, 1, 0.0f),
+                           x.type, x.type, fp8, scheme, 1, 0.0f),
                    {in(x.bytes), out(all.row), out(all.rowScale), out(all.col),
                     out(all.colScale), none()});
     return all;

@@ -155,7 +155,11 @@ TEST_P(Skip, EveryCast) {
            TE_PLAN(fill, kRows * kCols + 3, type, 0.3f),
            {},
            {(all + 3) * (type == TE_RT_F32 ? 4 : 2)}});
-  check({"amax", TE_PLAN(amax, kRows * kCols, TE_RT_BF16), {x.bytes}, {4}, 0});
+  check({"amax",
+         TE_PLAN(amax, kRows * kCols, TE_RT_BF16, TE_RT_BF16),
+         {x.bytes},
+         {4},
+         0});
   check({"amax_rows",
          TE_PLAN(amax_rows, kRows, kCols, TE_RT_BF16),
          {x.bytes},
@@ -195,20 +199,20 @@ TEST_P(Skip, EveryCast) {
          {all, block(TE_RT_BLOCK_128X128, kRows, kCols)}});
   check({"quantize_tensor",
          TE_PLAN(quantize_tensor, 1, kRows, kCols, kRows, kCols, TE_RT_BF16,
-                 TE_RT_F8E4M3FN, 0, 0, 0.0f),
+                 TE_RT_BF16, TE_RT_F8E4M3FN, 0, 0, 0.0f),
          {x.bytes, bytesOf(7.3f)},
          {all, 4, all, 4, 4},
          4});
   check({"quantize_tensor, no amax",
          TE_PLAN(quantize_tensor, 1, kRows, kCols, kRows, kCols, TE_RT_BF16,
-                 TE_RT_F8E4M3FN, 0, 0, 0.0f),
+                 TE_RT_BF16, TE_RT_F8E4M3FN, 0, 0, 0.0f),
          {x.bytes, bytesOf(7.3f)},
          {all, 4, all, 4, 0}});
   for (int32_t scheme : {TE_RT_BLOCK_1X128, TE_RT_BLOCK_128X128})
     check(
         {"quantize_block " + std::to_string(scheme),
          TE_PLAN(quantize_block, 1, kRows, kCols, kRows, kCols, TE_RT_BF16,
-                 TE_RT_F8E4M3FN, scheme, 1, 0.0f),
+                 TE_RT_BF16, TE_RT_F8E4M3FN, scheme, 1, 0.0f),
          {x.bytes},
          {all, block(scheme, kRows, kCols), all, block(scheme, kCols, kRows)}});
   for (int32_t scheme : {TE_RT_MX_1X32, TE_RT_MX_32X32}) {

@@ -118,7 +118,7 @@ TEST_P(Stack, TensorAndBlockCasts) {
         check({text("quantize_tensor", rows, cols, type),
                [=](int64_t matrices) {
                  return TE_PLAN(quantize_tensor, matrices, rows, cols, rows,
-                                cols, type, TE_RT_F8E4M3FN, 0, 0, 0.0f);
+                                cols, type, type, TE_RT_F8E4M3FN, 0, 0, 0.0f);
                },
                {x, scales},
                {false, false},
@@ -127,7 +127,8 @@ TEST_P(Stack, TensorAndBlockCasts) {
         check({text("quantize_block", rows, cols, scheme),
                [=](int64_t matrices) {
                  return TE_PLAN(quantize_block, matrices, rows, cols, rows,
-                                cols, type, TE_RT_F8E4M3FN, scheme, 0, 0.0f);
+                                cols, type, type, TE_RT_F8E4M3FN, scheme, 0,
+                                0.0f);
                },
                {x},
                {false},
@@ -280,7 +281,7 @@ TEST_P(Stack, AmaxOfLongRows) {
       const Bytes one(x.begin() + row * cols * 2,
                       x.begin() + (row + 1) * cols * 2);
       EXPECT_EQ(
-          run(TE_PLAN(amax, cols, TE_RT_BF16), {one}, {4}, 0)[0],
+          run(TE_PLAN(amax, cols, TE_RT_BF16, TE_RT_BF16), {one}, {4}, 0)[0],
           Bytes(all[0].begin() + row * 4, all[0].begin() + (row + 1) * 4));
     }
   }

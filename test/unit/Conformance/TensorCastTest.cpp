@@ -18,7 +18,7 @@ protected:
     std::vector<uint8_t> row(rows * cols), col(rows * cols);
     std::vector<float> rowScale(1), colScale(1);
     device().run(TE_PLAN(quantize_tensor, 1, rows, cols, rows, cols, x.type,
-                         fp8Type, 0, 0, 0.0f),
+                         x.type, fp8Type, 0, 0, 0.0f),
                  {in(x.bytes), in(std::vector<float>{scale}), out(row),
                   out(rowScale), out(col), out(colScale), none()});
     for (int64_t r = 0; r < rows; ++r)
@@ -84,7 +84,7 @@ TEST_P(TensorCast, OneUsageAlone) {
       colAlone(33 * 65);
   std::vector<float> inverse(1), inverse2(1);
   const auto plan = TE_PLAN(quantize_tensor, 1, 33, 65, 33, 65, TE_RT_BF16,
-                            TE_RT_F8E5M2, 0, 0, 0.0f);
+                            TE_RT_BF16, TE_RT_F8E5M2, 0, 0, 0.0f);
   device().run(plan, {in(x.bytes), in(scale), out(row), out(inverse), out(col),
                       out(inverse2), none()});
   device().run(plan, {in(x.bytes), in(scale), out(rowAlone), out(inverse),
@@ -113,13 +113,14 @@ TEST_P(TensorCast, MeasuresWhileItCasts) {
             plainCol(count);
         std::vector<float> rowScale(1), colScale(1), amax(1), expected(1);
         const auto plan = TE_PLAN(quantize_tensor, 1, rows, cols, rows, cols,
-                                  type, TE_RT_F8E4M3FN, 0, 0, 0.0f);
+                                  type, type, TE_RT_F8E4M3FN, 0, 0, 0.0f);
         device().run(plan,
                      {in(x.bytes), in(scale), out(plainRow), out(rowScale),
                       out(plainCol), out(colScale), none()});
         device().run(plan, {in(x.bytes), in(scale), out(row), out(rowScale),
                             out(col), out(colScale), out(amax)});
-        device().run(TE_PLAN(amax, count, type), {in(x.bytes), out(expected)});
+        device().run(TE_PLAN(amax, count, type, type),
+                     {in(x.bytes), out(expected)});
         ASSERT_EQ(amax, expected) << kind << " " << rows << "x" << cols;
         ASSERT_EQ(row, plainRow);
         ASSERT_EQ(col, plainCol);
@@ -129,7 +130,7 @@ TEST_P(TensorCast, MeasuresWhileItCasts) {
 TEST_P(TensorCast, EmptyMatrix) {
   std::vector<uint8_t> nothing;
   std::vector<float> inverse(1), amax(1);
-  device().run(TE_PLAN(quantize_tensor, 1, 0, 64, 0, 64, TE_RT_BF16,
+  device().run(TE_PLAN(quantize_tensor, 1, 0, 64, 0, 64, TE_RT_BF16, TE_RT_BF16,
                        TE_RT_F8E4M3FN, 0, 0, 0.0f),
                {in(nothing), in(std::vector<float>{4.0f}), out(nothing),
                 out(inverse), none(), none(), out(amax)});
@@ -148,7 +149,7 @@ TEST_P(TensorCast, AmaxDropsNanAndKeepsInfinity) {
           if (std::fabs(x.at(i)) > expected)
             expected = std::fabs(x.at(i));
         std::vector<float> amax(1);
-        device().run(TE_PLAN(amax, static_cast<int64_t>(count), type),
+        device().run(TE_PLAN(amax, static_cast<int64_t>(count), type, type),
                      {in(x.bytes), out(amax)});
         ASSERT_EQ(expected, amax[0]) << kind << " " << count;
       }
@@ -185,7 +186,7 @@ TEST_P(TensorCast, ComputesItsScaleFromAnAmax) {
           std::vector<uint8_t> row(rows * cols), col(rows * cols);
           std::vector<float> rowScale(1), colScale(1);
           device().run(TE_PLAN(quantize_tensor, 1, rows, cols, rows, cols,
-                               x.type, fp8Type, 1, pow2, epsilon),
+                               x.type, x.type, fp8Type, 1, pow2, epsilon),
                        {in(x.bytes), in(std::vector<float>{amax}), out(row),
                         out(rowScale), out(col), out(colScale), none()});
           ASSERT_EQ(rowScale[0], 1.0f / scale) << amax << " " << epsilon;

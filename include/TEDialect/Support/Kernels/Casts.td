@@ -5,10 +5,12 @@ def Casts : Family<"Casts", 4>;
 def amax : Kernel<Casts> {
   let Description = [{
     amax = max|x| as f32. NaN is ignored, inf is not, and the amax of an empty x is 0.
+    If x_type is f32 and `type` bf16, it is that of the elements of `x` rounded to bf16.
   }];
-  let Parameters = (parameters Dim:$count, WideType:$type);
-  let Buffers = (buffers In<["count"], "type">:$x, Out<["1"], "f32">:$amax,
+  let Parameters = (parameters Dim:$count, WideType:$x_type, WideType:$type);
+  let Buffers = (buffers In<["count"], "x_type">:$x, Out<["1"], "f32">:$amax,
                          InOpt<["1"], "f32">:$skip);
+  let Relations = [RoundedFrom<"x_type", "type", "true">];
 }
 
 def amax_rows : Kernel<Casts> {
@@ -122,20 +124,23 @@ def quantize_block : Kernel<Casts> {
     `row_scale`), along the rows (`col` and `col_scale`), or both. The scale of each
     block is computed from the amax of that block. The missing elements of a partial
     block count as zero. `x` may have fewer rows and columns (x_rows, x_cols): the others
-    are zeros, as in all casts of this section that have these parameters.
+    are zeros, as in all casts of this section that have these parameters. With
+    square blocks and f8E4M3FN, `x` may be f32 (x_type) where `type` is bf16: its elements
+    are first rounded to nearest even to bf16.
   }];
   let Parameters = (parameters Matrices:$matrices, Dim:$rows, Dim:$cols, Dim:$x_rows, Dim:$x_cols,
-                               WideType:$type,
+                               WideType:$x_type, WideType:$type,
                                Fp8Type:$fp8_type, SchemeFrom<Block1x128, Block128x128>:$scheme,
                                Flag:$pow2_scales, NonNegative:$amax_epsilon);
-  let Buffers = (buffers In<["matrices", "x_rows", "x_cols"], "type">:$x,
+  let Buffers = (buffers In<["matrices", "x_rows", "x_cols"], "x_type">:$x,
                          OutOpt<["matrices", "rows", "cols"], "fp8_type">:$row,
                          OutOpt<["matrices", "scales(scheme, rows, cols, 1)"], "f32">:$row_scale,
                          OutOpt<["matrices", "cols", "rows"], "fp8_type">:$col,
                          OutOpt<["matrices", "scales(scheme, rows, cols, 0)"], "f32">:$col_scale,
                          InOpt<["1"], "f32">:$skip);
   let Relations = [Fits<"rows", "cols">, AtMost<"x_rows", "rows">, AtMost<"x_cols", "cols">,
-                   FitsText<"'matrices' and the elements of one", "matrices", "rows * cols">];
+                   FitsText<"'matrices' and the elements of one", "matrices", "rows * cols">,
+                   RoundedFrom<"x_type", "type", "fp8_type == f8E4M3FN && scheme == block_128x128">];
 }
 
 def quantize_mx : Kernel<Casts> {
@@ -240,13 +245,14 @@ def quantize_tensor : Kernel<Casts> {
     rn32(1/scale). With from_amax, `scale` is the amax that the scale is computed from,
     as by the kernel compute_scale; otherwise, pow2_scales and amax_epsilon have no
     effect. `amax` receives max|x|, as the kernel amax computes it. What is outside of
-    x[x_rows, x_cols] is zero.
+    x[x_rows, x_cols] is zero. x_type is
+    as in quantize_block, for f8E4M3FN.
   }];
   let Parameters = (parameters Matrices:$matrices, Dim:$rows, Dim:$cols, Dim:$x_rows, Dim:$x_cols,
-                               WideType:$type,
+                               WideType:$x_type, WideType:$type,
                                Fp8Type:$fp8_type, Flag:$from_amax, Flag:$pow2_scales,
                                NonNegative:$amax_epsilon);
-  let Buffers = (buffers In<["matrices", "x_rows", "x_cols"], "type">:$x,
+  let Buffers = (buffers In<["matrices", "x_rows", "x_cols"], "x_type">:$x,
                          In<["matrices"], "f32">:$scale,
                          OutOpt<["matrices", "rows", "cols"], "fp8_type">:$row,
                          OutOpt<["matrices"], "f32">:$row_scale,
@@ -254,7 +260,8 @@ def quantize_tensor : Kernel<Casts> {
                          OutOpt<["matrices"], "f32">:$col_scale, OutOpt<["matrices"], "f32">:$amax,
                          InOpt<["1"], "f32">:$skip);
   let Relations = [Fits<"rows", "cols">, AtMost<"x_rows", "rows">, AtMost<"x_cols", "cols">,
-                   FitsText<"'matrices' and the elements of one", "matrices", "rows * cols">];
+                   FitsText<"'matrices' and the elements of one", "matrices", "rows * cols">,
+                   RoundedFrom<"x_type", "type", "fp8_type == f8E4M3FN">];
 }
 
 def swizzle_scales : Kernel<Casts> {

@@ -102,6 +102,28 @@ def FuseNormAddPass : Pass<"te-fuse-norm-add", "func::FuncOp"> {
   ];
 }
 
+def FuseRoundingPass : Pass<"te-fuse-rounding", "func::FuncOp"> {
+  let summary = "round master weights in their casts";
+  let description = [{
+    One or two casts of an f32 argument that is rounded to bf16 read the argument and
+    round it themselves (`rounded`), if nothing else reads the rounded tensor and the
+    casts are of f8E4M3FN, `per_tensor` or `block_128x128`. The rounded tensor is then
+    not stored: a cast reads 4 bytes an element, instead of 4 and 2 that are read and 2
+    that are written. Cached casts, and te.amax of their operand, always do so if nothing
+    else reads the rounded tensor: later micro-batches then do not read the argument at
+    all. The fusion is bit-identical. It declines, with a remark, if a GEMM of an
+    override reads the rounded tensor, or the te.amax that current scaling computes the
+    scale from. It runs after te-fuse-amax, and can be skipped.
+
+    ```mlir
+    %q = te.quantize %w {rounded = bf16} : tensor<256x512xf32>
+      -> !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
+    ```
+  }];
+  let dependentDialects = ["::mlir::te::TEDialect"];
+  let statistics = [Statistic<"numFused", "num-fused", "tensors rounded in their casts">];
+}
+
 def FusePaddingPass : Pass<"te-fuse-padding", "func::FuncOp"> {
   let summary = "let losses read padded logits in place";
   let description = [{

@@ -20,6 +20,16 @@ LogicalResult AmaxReduceOp::verify() {
   return verifyGroup(*this, static_cast<int32_t>(getGroupId()));
 }
 
+LogicalResult AmaxOp::verify() {
+  // amax-c1
+  std::optional<Type> rounded = getRounded();
+  if (!rounded || isRoundedF32(getX().getType(), *rounded))
+    return success();
+  return emitOpError() << "expected 'rounded' to be bf16, for an 'x' of f32, "
+                          "but got "
+                       << *rounded << " for " << getX().getType();
+}
+
 LogicalResult AmaxRowsOp::verify() {
   // amax_rows-c1
   return verifyShape(*this, "amax", getAmax().getType(),

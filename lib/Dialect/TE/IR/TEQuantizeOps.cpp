@@ -121,17 +121,26 @@ void QuantizeOp::build(OpBuilder &builder, OperationState &state,
         args.rng, /*into=*/ValueRange(), /*skip=*/Value(),
         builder.getF32FloatAttr(args.amaxEpsilon),
         builder.getI32IntegerAttr(args.stream),
-        FourOverSixAttr::get(builder.getContext(), args.fourOverSix));
+        FourOverSixAttr::get(builder.getContext(), args.fourOverSix),
+        /*rounded=*/TypeAttr());
 }
 
 QuantizeOpInterface QuantizeOp::withResults(OpBuilder &builder,
                                             TypeRange usages, Type amax) {
-  auto other =
-      create(builder, getLoc(), usages, amax, getX(), getScale(),
-             getGivenAmax(), getRng(), getInto(), getSkip(),
-             getAmaxEpsilonAttr(), getStreamAttr(), getFourOverSixAttr());
+  auto other = create(builder, getLoc(), usages, amax, getX(), getScale(),
+                      getGivenAmax(), getRng(), getInto(), getSkip(),
+                      getAmaxEpsilonAttr(), getStreamAttr(),
+                      getFourOverSixAttr(), getRoundedAttr());
   other->setDiscardableAttrs((*this)->getDiscardableAttrDictionary());
   return other;
+}
+
+/// Whether casts of `x` to `type` can round to `rounded` first.
+static bool canRound(Type x, Type rounded, ScaledType type) {
+  return isRoundedF32(x, rounded) &&
+         isa<Float8E4M3FNType>(type.getElementType()) &&
+         (type.getScheme() == Scheme::PerTensor ||
+          type.getScheme() == Scheme::Block128x128);
 }
 
 LogicalResult QuantizeOp::verify() {
@@ -168,6 +177,14 @@ LogicalResult QuantizeOp::verify() {
   // quantize-c9
   if (failed(verifyNotSwizzled(*this, "usages", type)))
     return failure();
+  // quantize-c12
+  if (std::optional<Type> rounded = getRounded();
+      rounded && !canRound(getX().getType(), *rounded, type))
+    return emitOpError() << "expected 'rounded' to be bf16, for an 'x' of f32 "
+                            "and results of f8E4M3FN, 'per_tensor' or "
+                            "'block_128x128', but got "
+                         << *rounded << " for " << getX().getType() << " and "
+                         << type;
   // quantize-c11
   return verifyCached(*this, getInto(), getSkip(), getUsages().getTypes());
 }

@@ -65,6 +65,11 @@ inline ArrayRef<int64_t> shapeOf(Type type) {
   return cast<ShapedType>(type).getShape();
 }
 
+/// Whether `x` is f32 and may be rounded to `to` by the op that reads it.
+inline bool isRoundedF32(Type x, Type to) {
+  return getElementTypeOrSelf(x).isF32() && to.isBF16();
+}
+
 } // namespace mlir::te
 
 #endif // TE_DIALECT_IR_TEVERIFIERS_H

@@ -21,10 +21,14 @@
 namespace te::rt::cuda {
 namespace {
 
+/// Finds kernels that read `xType` and round to `type` first.
 Status findQuantize(const CudaDevice &device, const std::string &scheme,
-                    int32_t type, int32_t fp8Type, TileKernels &kernels) {
-  const std::string name = "te_quantize_" + scheme + "_" + inputTypeName(type) +
-                           "_" + fp8TypeName(fp8Type);
+                    int32_t xType, int32_t type, int32_t fp8Type,
+                    TileKernels &kernels) {
+  std::string name = "te_quantize_" + scheme + "_";
+  if (xType != type)
+    name += std::string(inputTypeName(xType)) + "_";
+  name += std::string(inputTypeName(type)) + "_" + fp8TypeName(fp8Type);
   return kernels.find(device, name, kTileSharedBytes, name + "_general",
                       generalSharedBytes(static_cast<int>(byteSize(type))));
 }
@@ -56,25 +60,25 @@ Status plan_amax(const CudaDevice &device, const amax_params &params,
                  std::unique_ptr<Plan> *plan) {
   LaunchConfig config;
   TE_RT_RETURN_IF_FAILED(config.find(device, std::string("te_amax_") +
-                                                 inputTypeName(params.type)));
+                                                 inputTypeName(params.x_type)));
   config.block = kTileThreads;
   // All blocks are resident at once. There are fewer if a thread would
   // otherwise get fewer than 8 chunks.
   config.gridX = static_cast<unsigned>(std::clamp<int64_t>(
       ceilDiv(params.count, kTileThreads * 64), 1, device.multiprocessors * 8));
-  *plan =
-      makePlan(device, [config, count = params.count, slot = takeAmaxSlots(1)](
-                           const Launcher &launch, void *const *buffers) {
-        return launch(
-            config,
-            AmaxArgs{
-                .x = buffers[amax_buffers::x],
-                .amax = static_cast<float *>(buffers[amax_buffers::amax]),
-                .skip = static_cast<const float *>(buffers[amax_buffers::skip]),
-                .count = count,
-                .stride = 0,
-                .slot = slot});
-      });
+  *plan = makePlan(device, [config, params, slot = takeAmaxSlots(1)](
+                               const Launcher &launch, void *const *buffers) {
+    return launch(
+        config,
+        AmaxArgs{.x = buffers[amax_buffers::x],
+                 .amax = static_cast<float *>(buffers[amax_buffers::amax]),
+                 .skip =
+                     static_cast<const float *>(buffers[amax_buffers::skip]),
+                 .count = params.count,
+                 .stride = 0,
+                 .slot = slot,
+                 .rounds = params.x_type != params.type});
+  });
   return Status::ok();
 }
 
@@ -103,7 +107,8 @@ Status planAmaxOfLongRows(const CudaDevice &device,
                  .skip = static_cast<const float *>(buffers[index::skip]),
                  .count = params.cols,
                  .stride = params.cols * byteSize(params.type),
-                 .slot = slot});
+                 .slot = slot,
+                 .rounds = false});
   });
   return Status::ok();
 }
@@ -133,10 +138,10 @@ Status plan_quantize_tensor(const CudaDevice &device,
                             const quantize_tensor_params &params,
                             std::unique_ptr<Plan> *plan) {
   TileKernels plain, measuring;
-  TE_RT_RETURN_IF_FAILED(
-      findQuantize(device, "tensor", params.type, params.fp8_type, plain));
-  TE_RT_RETURN_IF_FAILED(findQuantize(device, "tensor_amax", params.type,
-                                      params.fp8_type, measuring));
+  TE_RT_RETURN_IF_FAILED(findQuantize(device, "tensor", params.x_type,
+                                      params.type, params.fp8_type, plain));
+  TE_RT_RETURN_IF_FAILED(findQuantize(device, "tensor_amax", params.x_type,
+                                      params.type, params.fp8_type, measuring));
   // An empty value has a scale and an amax too, which one block writes.
   const int64_t rows = std::max<int64_t>(params.rows, 1);
   const int64_t cols = std::max<int64_t>(params.cols, 1);
@@ -177,8 +182,8 @@ Status plan_quantize_block(const CudaDevice &device,
   TileKernels kernels;
   const char *scheme =
       params.scheme == TE_RT_BLOCK_1X128 ? "block_1x128" : "block_128x128";
-  TE_RT_RETURN_IF_FAILED(
-      findQuantize(device, scheme, params.type, params.fp8_type, kernels));
+  TE_RT_RETURN_IF_FAILED(findQuantize(device, scheme, params.x_type,
+                                      params.type, params.fp8_type, kernels));
   TE_RT_RETURN_IF_FAILED(
       kernels.setGrid(params.rows, params.cols, params.cols));
   kernels.setStack(params.matrices);
@@ -209,11 +214,11 @@ Status plan_quantize_rows(const CudaDevice &device,
                           std::unique_ptr<Plan> *plan) {
   const bool perTensor = params.scheme == TE_RT_PER_TENSOR;
   TileKernels plain, measuring;
-  TE_RT_RETURN_IF_FAILED(findQuantize(device,
-                                      perTensor ? "tensor" : "block_1x128",
-                                      params.type, params.fp8_type, plain));
+  TE_RT_RETURN_IF_FAILED(
+      findQuantize(device, perTensor ? "tensor" : "block_1x128", params.type,
+                   params.type, params.fp8_type, plain));
   TE_RT_RETURN_IF_FAILED(findQuantize(device, "tensor_amax", params.type,
-                                      params.fp8_type, measuring));
+                                      params.type, params.fp8_type, measuring));
   // An empty value has a scale and an amax too, which one block writes.
   const int64_t least = perTensor ? 1 : 0;
   const int64_t rows = std::max(params.rows, least);

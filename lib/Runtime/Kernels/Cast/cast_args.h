@@ -76,6 +76,7 @@ struct AmaxArgs {
   const float *skip; // [1], or null
   int64_t count, stride;
   uint32_t slot; // of the first amax of this plan, below kAmaxSlots
+  bool rounds;   // to bf16
 };
 inline constexpr uint32_t kAmaxSlots = 4096;
 

@@ -1,10 +1,11 @@
 //===- quantize.cu - amax, scales, and quantisation of plain tensors ------===//
 //
 // te_amax_<type>, te_compute_scale, and
-// te_quantize_{tensor,tensor_amax,block_1x128,block_128x128}_<type>_<fp8>. A
-// quantisation kernel reads a tile once, at the speed of a copy, and writes
-// both usages from registers (tile.cuh). The kernels whose name ends in
-// _general support any shape and any alignment.
+// te_quantize_{tensor,tensor_amax,block_1x128,block_128x128}_<type>_<fp8>;
+// <type> is f32_bf16 if f32 is rounded to bf16 first. A quantisation kernel
+// reads a tile once, at the speed of a copy, and writes both usages from
+// registers (tile.cuh). The kernels whose name ends in _general support any
+// shape and any alignment.
 //
 //===----------------------------------------------------------------------===//
 
@@ -61,26 +62,47 @@ __device__ __forceinline__ void amax(const AmaxArgs &args) {
 #pragma unroll
   for (int i = 1; i < kTileThreads / 32; ++i)
     result = fmaxf(result, partial[i]);
+  if (args.rounds) // to nearest, which keeps the order
+    result = toFloat(fromFloat<bf16>(result));
   finishAmax(result, args.slot, args.amax);
 }
 
-/// An element of a plain tensor.
-template <typename T> struct PlainElement {
-  const T *x;
+/// An element of a plain tensor of X, as a T.
+template <typename X, typename T> struct PlainElement {
+  const X *x;
   int64_t cols;
   __device__ T operator()(int64_t row, int64_t col) const {
-    return x[row * cols + col];
+    const X element = x[row * cols + col];
+    if constexpr (std::is_same_v<X, T>)
+      return element;
+    else
+      return fromFloat<T>(element);
   }
 };
 
-template <typename T, bool kAligned, typename Position>
+/// The type of the elements in memory, and of those of a tile.
+template <typename X, typename T> struct Rounded {};
+template <typename Input> struct InputOf {
+  using Memory = Input;
+  using Element = Input;
+};
+template <typename X, typename T> struct InputOf<Rounded<X, T>> {
+  using Memory = X;
+  using Element = T;
+};
+template <typename Input> using ElementOf = typename InputOf<Input>::Element;
+
+template <typename Input, bool kAligned, typename Position>
 __device__ __forceinline__ void load(const QuantizeArgs &args,
-                                     const Position &at, Tile<T> &tile) {
-  const T *x = static_cast<const T *>(ofMatrix(args.x, args.strides.x));
+                                     const Position &at,
+                                     Tile<ElementOf<Input>> &tile) {
+  using X = typename InputOf<Input>::Memory;
+  using T = ElementOf<Input>;
+  const X *x = static_cast<const X *>(ofMatrix(args.x, args.strides.x));
   const TilePosition<false> ofX(at.rowTile(), at.colTile(), args.xRows,
                                 args.xCols);
   if constexpr (!kAligned)
-    loadTileGeneral<T>(PlainElement<T>{x, args.xCols}, ofX, tile);
+    loadTileGeneral<T>(PlainElement<X, T>{x, args.xCols}, ofX, tile);
   else if (ofX.isWhole())
     loadTile(
         x,
@@ -90,21 +112,21 @@ __device__ __forceinline__ void load(const QuantizeArgs &args,
     loadTile(x, ofX, tile);
 }
 
-template <typename T, typename F8, bool kAligned, bool kMeasures>
+template <typename Input, typename F8, bool kAligned, bool kMeasures>
 struct QuantizeTensorBody {
   const QuantizeArgs &args;
 
   template <typename Position>
   __device__ __forceinline__ void operator()(const Position &at) const {
-    Tile<T> tile;
-    load<T, kAligned>(args, at, tile);
+    Tile<ElementOf<Input>> tile;
+    load<Input, kAligned>(args, at, tile);
     quantizeTensorTile<F8, kAligned, kMeasures>(args, at, tile);
   }
 };
-template <typename T, typename F8, bool kAligned>
-using QuantizeTensor = QuantizeTensorBody<T, F8, kAligned, false>;
-template <typename T, typename F8, bool kAligned>
-using QuantizeTensorAmax = QuantizeTensorBody<T, F8, kAligned, true>;
+template <typename Input, typename F8, bool kAligned>
+using QuantizeTensor = QuantizeTensorBody<Input, F8, kAligned, false>;
+template <typename Input, typename F8, bool kAligned>
+using QuantizeTensorAmax = QuantizeTensorBody<Input, F8, kAligned, true>;
 
 template <typename T, typename F8, bool kAligned> struct QuantizeBlock1x128 {
   const QuantizeArgs &args;
@@ -131,13 +153,15 @@ __device__ __forceinline__ void storeSquareScale(float *scales, int64_t i,
       scales[j] = 0.0f;
 }
 
-template <typename T, typename F8, bool kAligned> struct QuantizeBlock128x128 {
+template <typename Input, typename F8, bool kAligned>
+struct QuantizeBlock128x128 {
   const QuantizeArgs &args;
 
   template <typename Position>
   __device__ __forceinline__ void operator()(const Position &at) const {
+    using T = ElementOf<Input>;
     Tile<T> tile;
-    load<T, kAligned>(args, at, tile);
+    load<Input, kAligned>(args, at, tile);
     const float scale = blockScale<T, F8>(tileAmax(tile, tileShared()),
                                           args.pow2, args.epsilon);
     const QuantizeOutputs out = outputsOf(args);
@@ -157,7 +181,7 @@ template <typename T, typename F8, bool kAligned> struct QuantizeBlock128x128 {
 
 /// Runs one of the above. The general kernels have no separate path for whole
 /// tiles.
-template <typename T, typename F8, bool kAligned,
+template <typename Input, typename F8, bool kAligned,
           template <typename, typename, bool> typename Body>
 __device__ __forceinline__ void quantize(const QuantizeArgs &args) {
   if (isSkipped(args.skip)) {
@@ -165,7 +189,7 @@ __device__ __forceinline__ void quantize(const QuantizeArgs &args) {
       args.amax[blockIdx.y] = 0.0f;
     return;
   }
-  const Body<T, F8, kAligned> body{args};
+  const Body<Input, F8, kAligned> body{args};
   if constexpr (kAligned)
     withTile(args.colTiles, args.rows, args.cols, body);
   else
@@ -188,7 +212,7 @@ te_compute_scale(const __grid_constant__ ComputeScaleArgs args) {
 
 #define TE_QUANTIZE(name, Body, type, T, fp8, F8)                              \
   extern "C" __global__ void __launch_bounds__(kTileThreads,                   \
-                                               kTileBlocksPerSm<T>)            \
+                                               kTileBlocksPerSm<ElementOf<T>>) \
       te_quantize_##name##_##type##_##fp8(                                     \
           const __grid_constant__ QuantizeArgs args) {                         \
     quantize<T, F8, true, Body>(args);                                         \
@@ -213,3 +237,10 @@ te_compute_scale(const __grid_constant__ ComputeScaleArgs args) {
 TE_CAST_TYPE(bf16, bf16)
 TE_CAST_TYPE(f16, f16)
 TE_CAST_TYPE(f32, float)
+
+using RoundedToBf16 = Rounded<float, bf16>;
+TE_QUANTIZE(tensor, QuantizeTensor, f32_bf16, RoundedToBf16, e4m3, E4M3)
+TE_QUANTIZE(tensor_amax, QuantizeTensorAmax, f32_bf16, RoundedToBf16, e4m3,
+            E4M3)
+TE_QUANTIZE(block_128x128, QuantizeBlock128x128, f32_bf16, RoundedToBf16, e4m3,
+            E4M3)

@@ -110,14 +110,23 @@ __device__ __forceinline__ int stageOffset(int col, int row) {
 // Loading
 //===----------------------------------------------------------------------===//
 
-/// Loads the thread's part. x is 16-byte aligned and `cols` a multiple of 8.
-template <typename T, typename Position>
-__device__ __forceinline__ void loadTile(const T *x, const Position &at,
+/// Loads the thread's part, rounded to T. x is 16-byte aligned and `cols` a
+/// multiple of 8.
+template <typename X, typename T, typename Position>
+__device__ __forceinline__ void loadTile(const X *x, const Position &at,
                                          Tile<T> &tile) {
   x += at.row() * at.cols + at.col();
 #pragma unroll
-  for (int i = 0; i < kTileRows; ++i)
-    tile[i] = Chunk<T>::loadIf(at.holds(i), x + i * at.cols);
+  for (int i = 0; i < kTileRows; ++i) {
+    const Chunk<X> chunk = Chunk<X>::loadIf(at.holds(i), x + i * at.cols);
+    if constexpr (std::is_same_v<X, T>) {
+      tile[i] = chunk;
+    } else {
+      float values[kChunk];
+      chunk.unpack(values);
+      tile[i] = Chunk<T>::pack(values);
+    }
+  }
 }
 
 /// The same for any shape and alignment: passes each `element(row, col)`

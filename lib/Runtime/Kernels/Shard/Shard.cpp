@@ -100,10 +100,12 @@ Status plan_quantize_nvfp4_shard(const CudaDevice &device,
   // A skipped cast does not write out_amax, so the largest amax is computed
   // elsewhere.
   std::unique_ptr<Plan> largest;
-  TE_RT_RETURN_IF_FAILED(plan_amax(
-      device,
-      {.count = params.rows / block.rows * args.colBlocks, .type = TE_RT_F32},
-      &largest));
+  TE_RT_RETURN_IF_FAILED(
+      plan_amax(device,
+                {.count = params.rows / block.rows * args.colBlocks,
+                 .x_type = TE_RT_F32,
+                 .type = TE_RT_F32},
+                &largest));
   *plan = makeWorkspacePlan(
       device, sizeof(float),
       [config, args, largest = std::shared_ptr<Plan>(std::move(largest))](

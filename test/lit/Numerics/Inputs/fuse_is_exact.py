@@ -16,13 +16,14 @@ train = state | {name: values[:STEPS] for name, values in feed.items()}
 
 
 FORWARD, BACKWARD, AMAX = "te.activation_quantize", "te.activation_backward_quantize", " amax tensor<f32>"
+ROUNDED = "rounded = bf16"
 # An activation that the backward reads in high precision is not fused.
-FUSIONS = [set(), {AMAX}, {AMAX}, {AMAX}, {FORWARD, BACKWARD}, set(), {FORWARD}]
+FUSIONS = [set(), {AMAX}, {AMAX}, {AMAX}, {FORWARD, BACKWARD, ROUNDED}, set(), {FORWARD, ROUNDED}]
 
 
 def fusions(program):
-    """Matches what only fusions create: two ops, and an amax as the result of another op."""
-    return {mark for mark in (FORWARD, BACKWARD, AMAX) if mark in program}
+    """Matches what only fusions create: two ops, an amax as the result of another op, and casts that round first."""
+    return {mark for mark in (FORWARD, BACKWARD, AMAX, ROUNDED) if mark in program}
 
 
 def differentiated(mode):

@@ -136,7 +136,7 @@ func.func @views_and_usages(%x: tensor<2x128x512xbf16> {te.name = "x"}, %w: !row
   // CHECK: %[[DATA:.*]] = tert.alloc "mlp.x.data" residual : !tert.buffer<131072>
   // CHECK: %[[SCALE:.*]] = tert.alloc "mlp.x.scale" residual : !tert.buffer<4096>
   // CHECK: %[[NULL:.*]] = tert.null
-  // CHECK: tert.launch "quantize_block" {amax_epsilon = 0.000000e+00 : f32, cols = 512 : i64, fp8_type = 3 : i32, matrices = 1 : i64, pow2_scales = 1 : i32, rows = 256 : i64, scheme = 1 : i32, type = 1 : i32, x_cols = 512 : i64, x_rows = 256 : i64}(%arg0, %[[DATA]], %[[SCALE]], %[[NULL]], %[[NULL]], %[[NULL]])
+  // CHECK: tert.launch "quantize_block" {amax_epsilon = 0.000000e+00 : f32, cols = 512 : i64, fp8_type = 3 : i32, matrices = 1 : i64, pow2_scales = 1 : i32, rows = 256 : i64, scheme = 1 : i32, type = 1 : i32, x_cols = 512 : i64, x_rows = 256 : i64, x_type = 1 : i32}(%arg0, %[[DATA]], %[[SCALE]], %[[NULL]], %[[NULL]], %[[NULL]])
   %q = te.quantize %flat : tensor<256x512xbf16> -> !row
   %r = te.residual %q "mlp.x" : !row
   // CHECK: tert.launch "scaled_matmul" {{.*}}(%[[DATA]], %[[SCALE]], %[[NULL]], %arg1, %arg2, %[[NULL]], %[[NULL]], %[[NULL]], %arg3)

@@ -82,7 +82,7 @@ func.func @matrices(%w: tensor<2x64x50xbf16> {te.name = "w"}) -> (tensor<3x64x64
 // Scales with zeros behind them are in memory, also if the cast reads its x without zeros.
 // CHECK-LABEL: @scales
 // CHECK: tert.launch "copy_strided" {{.*}}(%arg1, %[[SCALES:.*]])
-// CHECK: tert.launch "quantize_tensor" {{{.*}}x_rows = 60 : i64}(%arg0,
+// CHECK: tert.launch "quantize_tensor" {{{.*}}x_rows = 60 : i64, {{.*}}}(%arg0,
 func.func @scales(%x: tensor<2x60x64xbf16> {te.name = "x"}, %s: tensor<1xf32> {te.name = "s"}) -> (tensor<2x64x64xbf16> {te.name = "y"}) {
   %zeros = arith.constant dense<0.0> : tensor<2x4x64xbf16>
   %zero = arith.constant dense<0.0> : tensor<1xf32>

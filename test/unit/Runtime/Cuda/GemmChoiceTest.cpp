@@ -25,7 +25,7 @@ te_rt_status load(te_rt_instance *instance) {
   for (int32_t slot = 0; slot < 4; ++slot)
     te_rt_plan_matmul(instance, slot, kRows[slot], 512, 512, 0, 0, TE_RT_BF16,
                       TE_RT_BF16);
-  return te_rt_plan_amax(instance, 4, 128, TE_RT_BF16);
+  return te_rt_plan_amax(instance, 4, 128, TE_RT_BF16, TE_RT_BF16);
 }
 void step(te_rt_instance *, char *, void *const *) {}
 
