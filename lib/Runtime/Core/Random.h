@@ -14,6 +14,16 @@
 
 namespace te::rt::math {
 
+/// The upper half of a * b. nvcc multiplies two numbers of 64 bits in more
+/// instructions.
+TE_HOST_DEVICE uint32_t upperProduct(uint32_t a, uint32_t b) {
+#ifdef __CUDA_ARCH__
+  return __umulhi(a, b);
+#else
+  return static_cast<uint32_t>(static_cast<uint64_t>(a) * b >> 32);
+#endif
+}
+
 /// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
 /// 2011): four random words from a counter and a key.
 struct PhiloxWords {
@@ -22,12 +32,12 @@ struct PhiloxWords {
 TE_HOST_DEVICE PhiloxWords philox(uint32_t c0, uint32_t c1, uint32_t c2,
                                   uint32_t c3, uint32_t key0, uint32_t key1) {
   for (int round = 0; round < 10; ++round) {
-    const uint64_t a = static_cast<uint64_t>(c0) * 0xd2511f53u;
-    const uint64_t b = static_cast<uint64_t>(c2) * 0xcd9e8d57u;
-    c0 = static_cast<uint32_t>(b >> 32) ^ c1 ^ key0;
-    c1 = static_cast<uint32_t>(b);
-    c2 = static_cast<uint32_t>(a >> 32) ^ c3 ^ key1;
-    c3 = static_cast<uint32_t>(a);
+    constexpr uint32_t kA = 0xd2511f53u, kB = 0xcd9e8d57u;
+    const uint32_t a = c0, b = c2;
+    c0 = upperProduct(b, kB) ^ c1 ^ key0;
+    c1 = b * kB;
+    c2 = upperProduct(a, kA) ^ c3 ^ key1;
+    c3 = a * kA;
     key0 += 0x9e3779b9u;
     key1 += 0xbb67ae85u;
   }
