@@ -91,6 +91,12 @@ template <typename X, typename T> struct InputOf<Rounded<X, T>> {
   using Element = T;
 };
 template <typename Input> using ElementOf = typename InputOf<Input>::Element;
+/// The resident blocks for __launch_bounds__: rows in flight before they are
+/// rounded need registers of their own.
+template <typename Input>
+inline constexpr int kBlocksPerSm = kTileBlocksPerSm<Input>;
+template <typename X, typename T>
+inline constexpr int kBlocksPerSm<Rounded<X, T>> = 3;
 
 template <typename Input, bool kAligned, typename Position>
 __device__ __forceinline__ void load(const QuantizeArgs &args,
@@ -211,8 +217,7 @@ te_compute_scale(const __grid_constant__ ComputeScaleArgs args) {
 }
 
 #define TE_QUANTIZE(name, Body, type, T, fp8, F8)                              \
-  extern "C" __global__ void __launch_bounds__(kTileThreads,                   \
-                                               kTileBlocksPerSm<ElementOf<T>>) \
+  extern "C" __global__ void __launch_bounds__(kTileThreads, kBlocksPerSm<T>)  \
       te_quantize_##name##_##type##_##fp8(                                     \
           const __grid_constant__ QuantizeArgs args) {                         \
     quantize<T, F8, true, Body>(args);                                         \

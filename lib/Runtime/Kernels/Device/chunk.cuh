@@ -42,25 +42,32 @@ template <typename T> struct alignas(16) Chunk {
   static __device__ __forceinline__ Chunk zero() { return Chunk{}; }
 
   /// Loads from 16-byte aligned global memory that this kernel does not write
-  /// and reads once, so it is not kept in L1.
+  /// and reads once. L1 keeps it no longer than until both halves of a sector
+  /// are read.
   static __device__ __forceinline__ Chunk load(const T *from) {
     Chunk chunk;
-#pragma unroll
-    for (int i = 0; i < kWords; i += 4)
-      ptx::loadStreaming16(chunk.words[i], chunk.words[i + 1],
-                           chunk.words[i + 2], chunk.words[i + 3],
-                           reinterpret_cast<const uint32_t *>(from) + i);
+    const auto *words = reinterpret_cast<const uint32_t *>(from);
+    uint32_t (&to)[kWords] = chunk.words;
+    if constexpr (kWords == 4) {
+      ptx::loadStreaming16(to[0], to[1], to[2], to[3], words);
+    } else {
+      ptx::loadHalfSector(to[0], to[1], to[2], to[3], words);
+      ptx::loadHalfSector(to[4], to[5], to[6], to[7], words + 4);
+    }
     return chunk;
   }
 
   /// Loads if `inside`, otherwise returns zeros. There is no branch.
   static __device__ __forceinline__ Chunk loadIf(bool inside, const T *from) {
     Chunk chunk;
-#pragma unroll
-    for (int i = 0; i < kWords; i += 4)
-      ptx::loadStreaming16If(inside, chunk.words[i], chunk.words[i + 1],
-                             chunk.words[i + 2], chunk.words[i + 3],
-                             reinterpret_cast<const uint32_t *>(from) + i);
+    const auto *words = reinterpret_cast<const uint32_t *>(from);
+    uint32_t (&to)[kWords] = chunk.words;
+    if constexpr (kWords == 4) {
+      ptx::loadStreaming16If(inside, to[0], to[1], to[2], to[3], words);
+    } else {
+      ptx::loadHalfSectorIf(inside, to[0], to[1], to[2], to[3], words);
+      ptx::loadHalfSectorIf(inside, to[4], to[5], to[6], to[7], words + 4);
+    }
     return chunk;
   }
 

@@ -171,8 +171,10 @@ __device__ __forceinline__ void adamwFp8(const AdamwFp8Args &args) {
 using namespace te::rt;
 using namespace te::rt::cuda;
 
+// Six blocks in a multiprocessor: warps that wait for others hide more than
+// registers save.
 #define TE_ADAMW_FP8(param, grad, Param, Grad)                                 \
-  extern "C" __global__ void __launch_bounds__(kOptimizerBlock)                \
+  extern "C" __global__ void __launch_bounds__(kOptimizerBlock, 6)             \
       te_adamw_fp8_##param##_##grad(                                           \
           const __grid_constant__ AdamwFp8Args args) {                         \
     adamwFp8<Param, Grad>(args);                                               \

@@ -2,13 +2,14 @@
 //
 // An IEEE quotient or root is a few instructions from the hardware's
 // approximation, and a branch to a subroutine for operands near the ends of the
-// range. Per element, the branches cost more than the rest of AdamW and keep the
-// elements of a thread apart. Here one test of all elements of a run takes their
-// place. Usual elements take the instructions without the branches, which give
-// the rounded results where nothing can overflow or lose bits to underflow; the
-// inverses of both bias corrections are those of the whole launch. Elements whose
-// moments are zero, such as rows of an embedding that were never read, divide
-// nothing. A run with other elements is computed by math::adamw. Bits never differ.
+// range. Per element, the branches cost more than the rest of AdamW and keep
+// the elements of a thread apart. Here one test of all elements of a run takes
+// their place. Usual elements take the instructions without the branches, which
+// give the rounded results where nothing can overflow or lose bits to
+// underflow; the inverses of both bias corrections are those of the whole
+// launch. Elements whose moments are zero, such as rows of an embedding that
+// were never read, divide nothing. A run with other elements is computed by
+// math::adamw. Bits never differ.
 //
 //===----------------------------------------------------------------------===//
 
@@ -55,11 +56,11 @@ struct AdamwStep {
         epsilon(epsilon), inverse1(fastInverse(correction1)),
         inverse2(fastInverse(correction2)),
         isUsual(correction1 >= 0x1p-30f && correction2 >= 0x1p-30f &&
-                epsilon >= 0x1p-100f && epsilon <= 0x1p40f) {}
+                epsilon <= 0x1p40f) {}
 
-  /// math::adamwDirection of moments with 2^-60 <= |m| <= 2^30 and 2^-96 <= v <=
-  /// 2^60. Then the root of v / correction2 is in [2^-48, 2^45], and the result in
-  /// [2^-101, 2^108].
+  /// math::adamwDirection of moments with 2^-60 <= |m| <= 2^30 and 2^-96 <= v
+  /// <= 2^60. Then the root of v / correction2 is in [2^-48, 2^45], and the
+  /// result in [2^-101, 2^108].
   __device__ __forceinline__ float direction(float m, float v) const {
     const float root = fastRoot(fastQuotient(v, correction2, inverse2));
     const float divisor = root + epsilon;
@@ -68,7 +69,8 @@ struct AdamwStep {
   }
 };
 
-/// `x`, or for NaN the bits of the one NaN of bf16: 16 bits can be added to it.
+/// `x`, or for NaN the bits of the one NaN of bf16. Random bits may be added to
+/// it; added to the NaN of the GPU, 0x7fffffff, they would give -0.
 __device__ __forceinline__ float withoutPayload(float x) {
   return isnan(x) ? __uint_as_float(0x7fff0000u) : x;
 }
@@ -86,7 +88,8 @@ adamwRun(const Params &params, const AdamwStep &step, float (&param)[N],
     leastM = min(leastM, magnitude);
     mostM = max(mostM, magnitude);
     leastV = min(leastV, __float_as_uint(v[k]));
-    mostV = max(mostV, __float_as_uint(v[k])); // a sign bit makes it the largest
+    mostV =
+        max(mostV, __float_as_uint(v[k])); // a sign bit makes it the largest
   }
   float direction[N];
   if (step.isUsual && leastM >= powerBits(-60) && mostM <= powerBits(30) &&
@@ -94,7 +97,7 @@ adamwRun(const Params &params, const AdamwStep &step, float (&param)[N],
 #pragma unroll
     for (int k = 0; k < N; ++k)
       direction[k] = step.direction(m[k], v[k]);
-  } else if (step.isUsual && (mostM | mostV) == 0) {
+  } else if (step.isUsual && step.epsilon > 0 && (mostM | mostV) == 0) {
 #pragma unroll
     for (int k = 0; k < N; ++k)
       direction[k] = m[k]; // a zero of either sign stays what it is
@@ -109,7 +112,8 @@ adamwRun(const Params &params, const AdamwStep &step, float (&param)[N],
   }
 #pragma unroll
   for (int k = 0; k < N; ++k)
-    param[k] = math::adamwParam(params, param[k], direction[k], step.lr);}
+    param[k] = math::adamwParam(params, param[k], direction[k], step.lr);
+}
 
 } // namespace te::rt::cuda
 

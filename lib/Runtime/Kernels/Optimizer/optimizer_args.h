@@ -96,7 +96,7 @@ inline constexpr int kOptimizerUnroll = 2;
 /// Elements of 8-bit moments with one scale, and how many such blocks a warp
 /// updates.
 inline constexpr int kMomentBlockLength = 32 * kOptimizerRun;
-inline constexpr int kMomentBlocksPerWarp = 4;
+inline constexpr int kMomentBlocksPerWarp = 2;
 
 /// Elements of a run of sum_of_squares, and runs of a block.
 inline constexpr int kSquaresRunLength = 4096;

@@ -25,6 +25,16 @@ inline void loadStreaming16If(bool inside, uint32_t &a, uint32_t &b,
     loadStreaming16(a, b, c, d, from);
 }
 
+inline void loadHalfSector(uint32_t &a, uint32_t &b, uint32_t &c, uint32_t &d,
+                           const uint32_t *from) {
+  loadStreaming16(a, b, c, d, from);
+}
+
+inline void loadHalfSectorIf(bool inside, uint32_t &a, uint32_t &b, uint32_t &c,
+                             uint32_t &d, const uint32_t *from) {
+  loadStreaming16If(inside, a, b, c, d, from);
+}
+
 inline void store16(void *to, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
   requireAligned16(to);
   const uint32_t words[] = {a, b, c, d};
