@@ -30,6 +30,12 @@ static void collectCasts(Value x, SmallVectorImpl<QuantizeOpInterface> &casts) {
       collectCasts(concat.getResult(), casts);
 }
 
+/// The type that `cast` rounds to before it measures and casts, or null.
+static Type roundedOf(QuantizeOpInterface cast) {
+  auto quantize = dyn_cast<QuantizeOp>(cast.getOperation());
+  return quantize ? quantize.getRounded().value_or(Type()) : Type();
+}
+
 static bool isScalar(Value value) {
   return cast<ShapedType>(value.getType()).getRank() == 0;
 }
@@ -50,8 +56,10 @@ static QuantizeOpInterface findCast(AmaxOp op) {
   for (QuantizeOpInterface cast : casts)
     // A cast with a scale for each group measures nothing.
     if (cast.getScale() && isScalar(cast.getScale()) &&
-        cast.getSkip() == op.getSkip() && cast->getBlock() == block &&
-        precedesReaders(cast) && (!first || cast->isBeforeInBlock(first)))
+        cast.getSkip() == op.getSkip() &&
+        roundedOf(cast) == op.getRounded().value_or(Type()) &&
+        cast->getBlock() == block && precedesReaders(cast) &&
+        (!first || cast->isBeforeInBlock(first)))
       first = cast;
   return first;
 }

@@ -1,9 +1,9 @@
 //===- FuseRounding.cpp - casts that round master weights themselves ------===//
 //
-// A cast of f32 reads 4 bytes an element. Rounding first moves 4 and 2, and each
-// cast reads 2 more. So the fusion moves fewer bytes for one or two casts. For
-// one cast with an amax it moves as many, but what was rounded may still be in the
-// cache of the GPU when it is cast. Cached casts read nothing in most
+// A cast of f32 reads 4 bytes an element. Rounding first moves 4 and 2, and
+// each cast reads 2 more. So the fusion moves fewer bytes for one or two casts.
+// For one cast with an amax it moves as many, but what was rounded may still be
+// in the cache of the GPU when it is cast. Cached casts read nothing in most
 // micro-batches, where rounding would still be done.
 //
 //===----------------------------------------------------------------------===//
@@ -42,11 +42,28 @@ static std::string whyNot(Operation *reader) {
              : "a cast is not to f8E4M3FN";
 }
 
-/// The same for all readers.
-static std::string whyNot(ArrayRef<Operation *> readers) {
+/// Whether an op that is none of `readers`, such as the update of a weight,
+/// reads `argument` before the last of them. Were the argument read so late,
+/// the update could not be in place.
+static bool isReadBetween(BlockArgument argument,
+                          ArrayRef<Operation *> readers) {
+  return llvm::any_of(argument.getUsers(), [&](Operation *user) {
+    return !isa<arith::TruncFOp>(user) &&
+           llvm::any_of(readers, [&](Operation *reader) {
+             return user->getBlock() == reader->getBlock() &&
+                    user->isBeforeInBlock(reader);
+           });
+  });
+}
+
+/// The same for all readers of what is rounded from `argument`.
+static std::string whyNot(BlockArgument argument,
+                          ArrayRef<Operation *> readers) {
   for (Operation *reader : readers)
     if (std::string why = whyNot(reader); !why.empty())
       return why;
+  if (isReadBetween(argument, readers))
+    return "an op that may update the argument comes before a cast";
   const bool areCached = llvm::all_of(readers, [](Operation *reader) {
     return static_cast<bool>(cast<SkippableOpInterface>(reader).getSkip());
   });
@@ -70,11 +87,11 @@ struct FuseRounding final : te::impl::FuseRoundingPassBase<FuseRounding> {
     auto argument = dyn_cast<BlockArgument>(op.getIn());
     if (!argument || argument.getOwner()->getParentOp() != getOperation() ||
         !getElementTypeOrSelf(op.getIn().getType()).isF32() ||
-        !getElementTypeOrSelf(op.getType()).isBF16() ||
+        !getElementTypeOrSelf(op.getType()).isBF16() || op.getRoundingmode() ||
         llvm::none_of(op->getUsers(), llvm::IsaPred<QuantizeOp>))
       return;
     const auto readers = llvm::to_vector(op->getUsers());
-    const std::string why = whyNot(readers);
+    const std::string why = whyNot(argument, readers);
     auto options = remark::RemarkOpts::name("rounding")
                        .category("te-fuse-rounding")
                        .function(getOperation().getName());

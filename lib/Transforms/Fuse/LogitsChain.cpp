@@ -378,8 +378,9 @@ AmaxOp te::currentAmax(QuantizeOp cast) {
   auto scale = cast.getScale() ? cast.getScale().getDefiningOp<ComputeScaleOp>()
                                : ComputeScaleOp();
   auto amax = scale ? scale.getAmax().getDefiningOp<AmaxOp>() : AmaxOp();
-  const bool isOfCast = amax && (amax.getX() == cast.getX() ||
-                                 amax.getX() == withoutZeros(cast.getX()));
+  const bool isOfCast =
+      amax && amax.getRounded() == cast.getRounded() &&
+      (amax.getX() == cast.getX() || amax.getX() == withoutZeros(cast.getX()));
   return isOfCast ? amax : AmaxOp();
 }
 

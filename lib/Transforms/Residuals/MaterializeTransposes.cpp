@@ -77,6 +77,7 @@ static QuantizeOp findRowCast(QuantizeOp column) {
         row.getUsages()[0].getType() == type &&
         row.getScale() == column.getScale() &&
         row.getGivenAmax() == column.getGivenAmax() && !row.getRng() &&
+        row.getRoundedAttr() == column.getRoundedAttr() &&
         row.getAmaxEpsilonAttr() == column.getAmaxEpsilonAttr() &&
         row.getFourOverSixAttr() == column.getFourOverSixAttr())
       return row;

@@ -341,3 +341,15 @@ func.func @by_rows_c5_of_sum(%x: tensor<256x64xbf16>, %w: tensor<32x64xbf16>, %v
   }
   return
 }
+
+// -----
+
+func.func @by_rows_c4_rounded(%w: tensor<256x64xf32>, %s: tensor<f32>) {
+  %y = te.by_rows (%w) with (%s) rows 128 : (tensor<256x64xf32>, tensor<f32>) -> !te.scaled<256x64xf8E4M3FN, per_tensor, contract = 1> {
+  ^bb0(%a: tensor<256x64xf32>, %t: tensor<f32>):
+    // expected-error @below {{it rounds first}}
+    %q = te.quantize %a scale %t {rounded = bf16} : tensor<256x64xf32> -> !te.scaled<256x64xf8E4M3FN, per_tensor, contract = 1>
+    te.yield %q : !te.scaled<256x64xf8E4M3FN, per_tensor, contract = 1>
+  }
+  return
+}

@@ -32,6 +32,9 @@ TEST_P(Errors, RoundedCasts) {
               TE_PLAN(quantize_block, 1, 16, 16, 16, 16, TE_RT_F32, TE_RT_BF16,
                       TE_RT_F8E4M3FN, TE_RT_BLOCK_1X128, 0, 0.0f),
               {"quantize_block", "'x_type'"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      TE_PLAN(amax, 16, TE_RT_F32, TE_RT_F16),
+                      {"amax", "'x_type'"}));
 }
 
 TEST_P(Errors, Microscaled) {

@@ -7,11 +7,13 @@
 //===----------------------------------------------------------------------===//
 
 #include "Conformance/Harness.h"
+#include "Conformance/NvOracle.h"
 #include "Conformance/Options.h"
 #include "Conformance/Oracle.h"
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <random>
 
@@ -221,50 +223,83 @@ void drawMoments(uint32_t seed, Array &m, Array &v) {
   }
 }
 
+/// `x` in bf16, rounded by word `i` of the page of kernels; m takes its lower
+/// 16 bits, and v its upper ones.
+float roundedByChance(float x, int64_t i, uint32_t seed, float step, bool isV) {
+  if (!std::isfinite(x))
+    return x;
+  const auto group = static_cast<uint64_t>(i) / 4;
+  const uint32_t word = philoxOf({static_cast<uint32_t>(group),
+                                  static_cast<uint32_t>(group >> 32),
+                                  std::bit_cast<uint32_t>(step), 2},
+                                 {seed, 0})[i % 4];
+  const uint32_t bits = isV ? word >> 16 : word & 0xffff;
+  return std::bit_cast<float>((std::bit_cast<uint32_t>(x) + bits) &
+                              0xffff0000u);
+}
+
+/// A parameter and its moments.
+using State = std::array<Array, 3>;
+
+State adamwOf(const State &state, const Array &grad, float beta, float step,
+              float epsilon, uint32_t seed) {
+  const auto &[param, m, v] = state;
+  State result = state;
+  const auto correction =
+      static_cast<float>(1.0 - std::pow(static_cast<double>(beta), step));
+  for (size_t i = 0; i < grad.size(); ++i) {
+    const auto p = static_cast<float>(param.at(i));
+    const auto g = static_cast<float>(grad.at(i));
+    float newM = beta * static_cast<float>(m.at(i)) + (1.0f - beta) * g;
+    float newV = beta * static_cast<float>(v.at(i)) + ((1.0f - beta) * g) * g;
+    const float direction =
+        (newM / correction) / (std::sqrt(newV / correction) + epsilon);
+    if (m.type == TE_RT_BF16) {
+      newM = roundedByChance(newM, i, seed, step, false);
+      newV = roundedByChance(newV, i, seed, step, true);
+    }
+    result[0].set(i, p - 0.3f * (direction + 0.1f * p));
+    result[1].set(i, newM);
+    result[2].set(i, newV);
+  }
+  return result;
+}
+
 // The quotients and the root of AdamW are those of IEEE 754 for moments of any
 // size, also where a kernel computes them in fewer steps.
 TEST_P(Optimizer, AdamwIsRoundedForMomentsOfAnySize) {
-  const int64_t count = onlySmallValues ? 4099 : 400'003;
-  for (float beta : {0.5f, 0.9f, 0.0f})
-    for (float number : {1.0f, 7.0f, 4000.0f})
-      for (float epsilon : {1e-8f, 0.0f, 1e30f}) {
-        const std::vector<float> lr{0.3f}, step{number};
-        const Array param = makeArray("normal", TE_RT_F32, count, 1);
-        Array grad = makeArray("normal", TE_RT_F32, count, 2);
-        Array m(TE_RT_F32, count), v(TE_RT_F32, count);
-        drawMoments(static_cast<uint32_t>(number) + 3, m, v);
-        // Most gradients keep the moments in their ranges.
-        for (int64_t i = 0; i < count; ++i)
-          if (i / 24 % 4)
-            grad.set(i, 0.0);
-        std::array<Array, 3> found{Array(TE_RT_F32, count),
-                                   Array(TE_RT_F32, count),
-                                   Array(TE_RT_F32, count)},
-            expected = found;
-        device().run(TE_PLAN(adamw, count, TE_RT_F32, TE_RT_F32, beta, beta,
-                             epsilon, 0.1f, TE_RT_F32, 0),
-                     {in(param.bytes), in(grad.bytes), in(m.bytes), in(v.bytes),
-                      in(lr), in(step), none(), out(found[0].bytes),
-                      out(found[1].bytes), out(found[2].bytes)});
-        const auto correction = static_cast<float>(
-            1.0 - std::pow(static_cast<double>(beta), number));
-        for (int64_t i = 0; i < count; ++i) {
-          const auto p = static_cast<float>(param.at(i));
-          const auto g = static_cast<float>(grad.at(i));
-          const float newM =
-              beta * static_cast<float>(m.at(i)) + (1.0f - beta) * g;
-          const float newV =
-              beta * static_cast<float>(v.at(i)) + ((1.0f - beta) * g) * g;
-          const float direction =
-              (newM / correction) / (std::sqrt(newV / correction) + epsilon);
-          expected[0].set(i, p - lr[0] * (direction + 0.1f * p));
-          expected[1].set(i, newM);
-          expected[2].set(i, newV);
+  const int64_t count = onlySmallValues ? 2051 : 200'003;
+  const std::vector<float> lr{0.3f};
+  for (int32_t type : {TE_RT_F32, TE_RT_BF16})
+    for (float beta : {0.5f, 0.9f, 0.0f})
+      for (float number : {1.0f, 7.0f, 4000.0f})
+        for (float epsilon : {1e-8f, 0.0f, 1e30f}) {
+          const std::vector<float> step{number};
+          State state{makeArray("normal", TE_RT_F32, count, 1),
+                      Array(type, count), Array(type, count)};
+          drawMoments(static_cast<uint32_t>(number) + 3, state[1], state[2]);
+          Array grad = makeArray("normal", TE_RT_F32, count, 2);
+          // Most gradients keep the moments in their ranges.
+          for (int64_t i = 0; i < count; ++i)
+            if (i / 24 % 4)
+              grad.set(i, 0.0);
+          const State expected =
+              adamwOf(state, grad, beta, number, epsilon, 11);
+          State found = expected;
+          // With an offset, element by element.
+          for (int offset : {0, 4}) {
+            device().run(TE_PLAN(adamw, count, TE_RT_F32, TE_RT_F32, beta, beta,
+                                 epsilon, 0.1f, type, 11),
+                         {unaligned(in(state[0].bytes), offset), in(grad.bytes),
+                          in(state[1].bytes), in(state[2].bytes), in(lr),
+                          in(step), none(), out(found[0].bytes),
+                          out(found[1].bytes), out(found[2].bytes)});
+            for (int k = 0; k < 3; ++k)
+              EXPECT_TRUE(sameBits(expected[k], found[k]))
+                  << type << " " << beta << " " << number << " " << epsilon
+                  << ", offset " << offset << ", result " << k;
+          }
         }
-        for (int k = 0; k < 3; ++k)
-          EXPECT_TRUE(sameBits(expected[k], found[k]))
-              << beta << " " << number << " " << epsilon << ", result " << k;
-      }
 }
 
 TE_FOR_EACH_BACKEND(Optimizer);

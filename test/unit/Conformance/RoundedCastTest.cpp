@@ -1,7 +1,7 @@
 //===- RoundedCastTest.cpp - casts that round f32 to bf16 first -----------===//
 //
-// Each cast has the bytes of the cast of an array that was rounded before, whose
-// own bytes other tests compare with an oracle.
+// Each cast has the bytes of the cast of an array that was rounded before,
+// whose own bytes other tests compare with an oracle.
 //
 //===----------------------------------------------------------------------===//
 
@@ -85,15 +85,14 @@ TEST_P(RoundedCast, Tensors) {
     for (size_t amax : {0, 4})
       for (bool isFromAmax : {false, true}) {
         const size_t each = s.matrices * 4;
-        check(
-            "quantize_tensor", s,
-            [&](int32_t xType) {
-              return TE_PLAN(quantize_tensor, s.matrices, s.rows, s.cols,
-                             s.xRows, s.xCols, xType, TE_RT_BF16,
-                             TE_RT_F8E4M3FN, isFromAmax, 0, 0.0f);
-            },
-            {scales(s.matrices)},
-            {s.all(), each, s.all(), each, s.matrices * amax});
+        check("quantize_tensor", s,
+              [&](int32_t xType) {
+                return TE_PLAN(quantize_tensor, s.matrices, s.rows, s.cols,
+                               s.xRows, s.xCols, xType, TE_RT_BF16,
+                               TE_RT_F8E4M3FN, isFromAmax, 0, 0.0f);
+              },
+              {scales(s.matrices)},
+              {s.all(), each, s.all(), each, s.matrices * amax});
       }
 }
 
@@ -105,16 +104,49 @@ TEST_P(RoundedCast, SquareBlocks) {
                       scaleCount(TE_RT_BLOCK_128X128, outer, inner)) *
                4;
       };
-      check(
-          "quantize_block", s,
-          [&](int32_t xType) {
-            return TE_PLAN(quantize_block, s.matrices, s.rows, s.cols, s.xRows,
-                           s.xCols, xType, TE_RT_BF16, TE_RT_F8E4M3FN,
-                           TE_RT_BLOCK_128X128, pow2, 0.0f);
-          },
-          {},
-          {s.all(), count(s.rows, s.cols), s.all(), count(s.cols, s.rows)});
+      check("quantize_block", s,
+            [&](int32_t xType) {
+              return TE_PLAN(quantize_block, s.matrices, s.rows, s.cols,
+                             s.xRows, s.xCols, xType, TE_RT_BF16,
+                             TE_RT_F8E4M3FN, TE_RT_BLOCK_128X128, pow2, 0.0f);
+            },
+            {},
+            {s.all(), count(s.rows, s.cols), s.all(), count(s.cols, s.rows)});
     }
+}
+
+TEST_P(RoundedCast, OneUsage) {
+  const Shape s{1, 130, 272, 130, 272};
+  auto plan = [&](int32_t xType) {
+    return TE_PLAN(quantize_tensor, 1, s.rows, s.cols, s.xRows, s.xCols, xType,
+                   TE_RT_BF16, TE_RT_F8E4M3FN, 0, 0, 0.0f);
+  };
+  check("row", s, plan, {scales(1)}, {s.all(), 4, 0, 0, 4});
+  check("col", s, plan, {scales(1)}, {0, 0, s.all(), 4, 0});
+}
+
+TEST_P(RoundedCast, Amaxes) {
+  for (int64_t count : {0, 1, 7, 4096, 70001})
+    check(
+        "amax", {1, 1, count, 1, count},
+        [&](int32_t xType) { return TE_PLAN(amax, count, xType, TE_RT_BF16); },
+        {}, {4});
+}
+
+TEST_P(RoundedCast, SkippedCastsKeepTheirResults) {
+  const Array x(TE_RT_F32, std::vector<double>(64 * 64, 3.0));
+  const std::vector<float> skip{1.0f}, scale{1.0f};
+  std::vector<uint8_t> row(64 * 64);
+  std::vector<float> amax(1);
+  device().run(TE_PLAN(quantize_tensor, 1, 64, 64, 64, 64, TE_RT_F32,
+                       TE_RT_BF16, TE_RT_F8E4M3FN, 0, 0, 0.0f),
+               {in(x.bytes), in(scale), out(row), none(), none(), none(),
+                out(amax), in(skip)});
+  EXPECT_EQ(row, std::vector<uint8_t>(64 * 64, kPoison));
+  EXPECT_EQ(amax[0], 0.0f);
+  device().run(TE_PLAN(amax, 64 * 64, TE_RT_F32, TE_RT_BF16),
+               {in(x.bytes), out(amax), in(skip)});
+  EXPECT_EQ(amax[0], 0.0f);
 }
 
 // A value between two bf16 numbers, whose cast changes if it is not rounded.

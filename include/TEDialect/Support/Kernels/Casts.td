@@ -245,8 +245,8 @@ def quantize_tensor : Kernel<Casts> {
     rn32(1/scale). With from_amax, `scale` is the amax that the scale is computed from,
     as by the kernel compute_scale; otherwise, pow2_scales and amax_epsilon have no
     effect. `amax` receives max|x|, as the kernel amax computes it. What is outside of
-    x[x_rows, x_cols] is zero. x_type is
-    as in quantize_block, for f8E4M3FN.
+    x[x_rows, x_cols] is zero. For f8E4M3FN, `x` may be f32 where `type` is bf16, as in
+    quantize_block.
   }];
   let Parameters = (parameters Matrices:$matrices, Dim:$rows, Dim:$cols, Dim:$x_rows, Dim:$x_cols,
                                WideType:$x_type, WideType:$type,

@@ -111,9 +111,10 @@ def FuseRoundingPass : Pass<"te-fuse-rounding", "func::FuncOp"> {
     not stored: a cast reads 4 bytes an element, instead of 4 and 2 that are read and 2
     that are written. Cached casts, and te.amax of their operand, always do so if nothing
     else reads the rounded tensor: later micro-batches then do not read the argument at
-    all. The fusion is bit-identical. It declines, with a remark, if a GEMM of an
-    override reads the rounded tensor, or the te.amax that current scaling computes the
-    scale from. It runs after te-fuse-amax, and can be skipped.
+    all. The fusion is bit-identical. It declines, with a remark, if anything else reads
+    the rounded tensor (a GEMM of an override, the te.amax that current scaling computes
+    the scale from, a check of debugging), or if the argument may be updated before a
+    cast. It runs after te-fuse-amax, and can be skipped.
 
     ```mlir
     %q = te.quantize %w {rounded = bf16} : tensor<256x512xf32>

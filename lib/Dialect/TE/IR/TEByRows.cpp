@@ -97,6 +97,8 @@ static Reads describe(QuantizeOp op) {
     reads.whole.push_back(op.getScale());
   if (op.getSkip())
     reads.refusal = "it is cached";
+  else if (op.getRounded())
+    reads.refusal = "it rounds first";
   else if (!canBeCut(op.getUsageType()))
     reads.refusal = "its scheme is '" +
                     stringifyScheme(op.getUsageType().getScheme()).str() + "'";

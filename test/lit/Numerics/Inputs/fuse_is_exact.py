@@ -32,7 +32,7 @@ def differentiated(mode):
     return "".join(program.rsplit("func.func", 1)[1] for program in programs)
 
 
-for mode, wanted in zip(MODES, FUSIONS):
+for mode, wanted in [*zip(MODES, FUSIONS), ("recipe=delayed_scaling", {FORWARD, BACKWARD, AMAX, ROUNDED})]:
     fused, unfused = (differentiated(f"{mode}{more}") for more in ("", " fuse=false"))
     expect(fusions(fused) == wanted, f"{mode}: {fusions(fused)} is what is fused, not {wanted}")
     expect(not fusions(unfused), f"{mode}: nothing is fused with fuse=false")

@@ -274,3 +274,15 @@ func.func @skipped_amax(%x: tensor<32x64xbf16>, %skip: tensor<f32>) -> (tensor<3
   %a = te.amax %y unless %skip : tensor<32x64xbf16>
   return %y, %a : tensor<32x64xbf16>, tensor<f32>
 }
+
+// A cast measures the amax of what it casts: rounded values, or those of x.
+// CHECK-LABEL: func.func @rounded
+// CHECK-NEXT: %[[A:.*]] = te.amax %arg0 : tensor<32x64xf32>
+// CHECK-NEXT: %[[Q:.*]], %[[B:.*]] = te.quantize %arg0 scale %arg1 {rounded = bf16}
+// CHECK-NEXT: return %[[Q]], %[[A]], %[[B]]
+func.func @rounded(%w: tensor<32x64xf32>, %s: tensor<f32>) -> (!te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>, tensor<f32>, tensor<f32>) {
+  %a = te.amax %w : tensor<32x64xf32>
+  %b = te.amax %w {rounded = bf16} : tensor<32x64xf32>
+  %q = te.quantize %w scale %s {rounded = bf16} : tensor<32x64xf32> -> !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>
+  return %q, %a, %b : !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>, tensor<f32>, tensor<f32>
+}

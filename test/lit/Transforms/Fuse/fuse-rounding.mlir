@@ -7,6 +7,7 @@
 // REMARK-DAG: [Missed] rounding{{.*}}Function=amax{{.*}}Reason="an amax would read it a second time"
 // REMARK-DAG: [Passed] rounding{{.*}}Function=cached
 // REMARK-DAG: [Missed] rounding{{.*}}Function=gemm{{.*}}Reason="'te.matmul' reads the result too"
+// REMARK-DAG: [Missed] rounding{{.*}}Function=update_before{{.*}}Reason="an op that may update the argument comes before a cast"
 // REMARK-DAG: [Missed] rounding{{.*}}Function=lines{{.*}}Reason="a cast has the scheme 'block_1x128'"
 // REMARK-DAG: [Missed] rounding{{.*}}Function=gradient{{.*}}Reason="a cast is not to f8E4M3FN"
 // REMARK-DAG: [Missed] rounding{{.*}}Function=many{{.*}}Reason="it would be read more often"
@@ -81,6 +82,44 @@ func.func @computed(%w: tensor<256x128xf32>) -> !te.scaled<256x128xf8E4M3FN, blo
   %r = arith.truncf %n : tensor<256x128xf32> to tensor<256x128xbf16>
   %q = te.quantize %r : tensor<256x128xbf16> -> !te.scaled<256x128xf8E4M3FN, block_128x128, contract = 1>
   return %q : !te.scaled<256x128xf8E4M3FN, block_128x128, contract = 1>
+}
+
+// The update can be in place only if nothing reads the weight after it.
+// CHECK-LABEL: func.func @update_before
+// CHECK-NOT: rounded
+func.func @update_before(%w: tensor<256x128xf32>, %g: tensor<256x128xf32>, %lr: tensor<f32>) -> (tensor<256x128xf32>, !te.scaled<256x128xf8E4M3FN, block_128x128, contract = 1>) {
+  %r = arith.truncf %w : tensor<256x128xf32> to tensor<256x128xbf16>
+  %n = te.sgd %w, %g lr %lr : tensor<256x128xf32>, tensor<256x128xf32>
+  %q = te.quantize %r : tensor<256x128xbf16> -> !te.scaled<256x128xf8E4M3FN, block_128x128, contract = 1>
+  return %n, %q : tensor<256x128xf32>, !te.scaled<256x128xf8E4M3FN, block_128x128, contract = 1>
+}
+
+// CHECK-LABEL: func.func @update_after
+// CHECK-NEXT: te.quantize %arg0 {rounded = bf16}
+func.func @update_after(%w: tensor<256x128xf32>, %g: tensor<256x128xf32>, %lr: tensor<f32>) -> (tensor<256x128xf32>, !te.scaled<256x128xf8E4M3FN, block_128x128, contract = 1>) {
+  %r = arith.truncf %w : tensor<256x128xf32> to tensor<256x128xbf16>
+  %q = te.quantize %r : tensor<256x128xbf16> -> !te.scaled<256x128xf8E4M3FN, block_128x128, contract = 1>
+  %n = te.sgd %w, %g lr %lr : tensor<256x128xf32>, tensor<256x128xf32>
+  return %n, %q : tensor<256x128xf32>, !te.scaled<256x128xf8E4M3FN, block_128x128, contract = 1>
+}
+
+// Casts round to nearest only.
+// CHECK-LABEL: func.func @toward_zero
+// CHECK-NEXT: arith.truncf %{{.*}} toward_zero
+// REMARK-NOT: Function=toward_zero
+func.func @toward_zero(%w: tensor<256x128xf32>) -> !te.scaled<256x128xf8E4M3FN, block_128x128, contract = 1> {
+  %r = arith.truncf %w toward_zero : tensor<256x128xf32> to tensor<256x128xbf16>
+  %q = te.quantize %r : tensor<256x128xbf16> -> !te.scaled<256x128xf8E4M3FN, block_128x128, contract = 1>
+  return %q : !te.scaled<256x128xf8E4M3FN, block_128x128, contract = 1>
+}
+
+// A stack of weights.
+// CHECK-LABEL: func.func @stack
+// CHECK-NEXT: te.quantize %arg0 {rounded = bf16} : tensor<2x256x128xf32>
+func.func @stack(%w: tensor<2x256x128xf32>) -> !te.scaled<2x256x128xf8E4M3FN, block_128x128, contract = 1> {
+  %r = arith.truncf %w : tensor<2x256x128xf32> to tensor<2x256x128xbf16>
+  %q = te.quantize %r : tensor<2x256x128xbf16> -> !te.scaled<2x256x128xf8E4M3FN, block_128x128, contract = 1>
+  return %q : !te.scaled<2x256x128xf8E4M3FN, block_128x128, contract = 1>
 }
 
 // CHECK-LABEL: func.func @lines

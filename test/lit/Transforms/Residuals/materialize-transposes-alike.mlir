@@ -19,6 +19,15 @@ func.func @other_scale(%w: tensor<64x64xbf16> {te.name = "w", te.weight}, %s: te
   return %row, %col : !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1>, !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 0>
 }
 
+// CHECK-LABEL: func.func @rounded_rows
+// CHECK-NOT: te.transpose
+// CHECK: return
+func.func @rounded_rows(%w: tensor<64x64xf32> {te.name = "w", te.weight}, %s: tensor<f32>) -> (!te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1>, !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 0>) {
+  %row = te.quantize %w scale %s {rounded = bf16} : tensor<64x64xf32> -> !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1>
+  %col = te.quantize %w scale %s : tensor<64x64xf32> -> !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 0>
+  return %row, %col : !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1>, !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 0>
+}
+
 // CHECK-LABEL: func.func @other_format
 // CHECK-NOT: te.transpose
 // CHECK: return
