@@ -20,6 +20,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 import te_mlir
 from te_mlir.program import report
 from te_mlir.torch.backend import Graph
+from te_mlir.torch.graph import Tracing
 from te_mlir.torch.signature import Options
 from te_mlir.torch.states import States
 
@@ -41,13 +42,15 @@ RECIPES = {
 }
 
 
-def compilation_of(recipe, **options):
-    """The program of the forward and backward of the model."""
+def compilations(recipes):
+    """The program of the forward and backward of the model, for each recipe."""
     torch._dynamo.reset()
     found = []
 
     def backend(module, examples):
-        found.append(Graph(module, examples, Options(recipe, target="sm_90", strict=True, **options), "loss", States()))
+        tracing = Tracing(module)
+        for recipe in recipes:
+            found.append(Graph(tracing, examples, Options(recipe, target="sm_90", strict=True), "loss", States()))
         return module.forward
 
     torch.set_default_dtype(torch.bfloat16)
@@ -60,8 +63,7 @@ def compilation_of(recipe, **options):
             )(ids)
     finally:
         torch.set_default_dtype(torch.float32)
-    (region,) = found[0].regions
-    return region.compilation
+    return [graph.region.compilation for graph in found if len(graph.regions) == 1]
 
 
 def planned(compilation, **changes):
@@ -79,8 +81,7 @@ def table():
         "| recipe | arena and gradients | arena without gradients | gradients | sum of both |",
         "| --- | ---: | ---: | ---: | ---: |",
     ]
-    for name, recipe in RECIPES.items():
-        compilation = compilation_of(recipe)
+    for name, compilation in zip(RECIPES, compilations(RECIPES.values()), strict=True):
         arena, small = planned(compilation)
         alone, gradients = planned(compilation, results_in_arena="")
         cells = (f"{size / 2**30:.2f}" for size in (arena + small, alone, gradients, alone + gradients))

@@ -16,6 +16,7 @@ from torch_compare import fresh  # noqa: F401
 
 import te_mlir
 import te_mlir.torch
+from te_mlir.torch import graph as graphs
 from te_mlir.torch.documents import Latest, boundaries_of, documents_in, rows_of
 from te_mlir.torch.masks import CAUSAL, OPEN, OTHER, Kind, kind_for
 
@@ -542,13 +543,16 @@ def test_bert_with_padding():
         assert len(lines) == 2 and all(" documents " in line and "causal" not in line for line in lines)
 
 
-def test_bert_with_padding_and_dropout():
+def test_bert_with_padding_and_dropout(monkeypatch):
     """The zeros are those of a padded batch: a document begins with its row, and has its positions."""
+    traced, flatten = [], graphs.flatten
+    monkeypatch.setattr(graphs, "flatten", lambda *args: traced.append(args) or flatten(*args))
     model = perturbed(transformers.BertForMaskedLM(transformers.BertConfig(**SIZES)))
     compiled = te_mlir.torch.jit(model, strict=True, recipe=te_mlir.HighPrecision())
     inputs = padded((20, 29))
-    # A call that compiles for another kind of mask begins again, and draws another state.
+    # A call that compiles for another kind of mask begins again, and draws another state. The graph is traced once.
     run(compiled, inputs)
+    assert len(traced) == 1 and compiled.te.graphs[0].masks
     torch.manual_seed(3)
     loss, gradients = run(compiled, inputs)
     torch.manual_seed(3)

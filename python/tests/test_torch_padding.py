@@ -9,7 +9,6 @@ from models import Llama
 from torch import nn
 from torch_compare import Two, fresh  # noqa: F401
 
-from te_mlir.torch import graph as graphs
 from te_mlir.torch.capacities import Capacities
 from te_mlir.torch.facts import COPY, ZERO, Content, Fact, Factor, reshaped, whole
 from te_mlir.torch.shapes import Sizing, Specialised
@@ -20,12 +19,9 @@ def padded(model, scaled=False, capacities=None):
     """The model compiled with padding and run by PyTorch; the sizes of each program, and the reasons for exact sizes."""
     programs, reasons = [], []
 
-    def make(module, tensors, edit):
-        flat = graphs.flatten(module, tensors)
-        if edit is not None:
-            edit(flat)
+    def make(tracing, tensors):
         programs.append([tuple(t.shape) for t in tensors])
-        return torch.fx.GraphModule(flat, flat.graph)
+        return tracing(tensors)
 
     def backend(module, examples):
         sizes = [i for i, example in enumerate(examples) if is_size(example)]

@@ -34,7 +34,7 @@ from te_mlir.torch.masks import Kind, OtherMask
 from te_mlir.torch.parts import Built, Making, Part, build
 from te_mlir.torch.plan import NO_LAYER, plan
 from te_mlir.torch.runner import Region
-from te_mlir.torch.shapes import Edit, Sizing, Specialised
+from te_mlir.torch.shapes import Sizing, Specialised
 from te_mlir.torch.signature import Options
 from te_mlir.torch.states import States, WithStates
 from te_mlir.torch.symbols import is_size
@@ -49,15 +49,15 @@ class Graph:
 
     def __init__(
         self,
-        module: GraphModule,
+        tracing: graphs.Tracing,
         examples: Sequence[torch.Tensor],
         options: Options,
         differentiate_outputs: str,
         states: States | None = None,
         calls: Calls | None = None,
-        edit: Edit | None = None,
     ) -> None:
-        self.module, self.calls, self.edit = module, calls or Calls(), edit
+        self.tracing, self.calls = tracing, calls or Calls()
+        module = self.module = tracing.module
         self.making = Making(options, differentiate_outputs, states or States())
         self.names, self.buffers = graphs.argument_names(module), graphs.buffers(module)
         self.masks: dict[str, Kind] = {}
@@ -67,7 +67,7 @@ class Graph:
         self.built: Built | None = None
         self.ignored: tuple[str, ...] = ()
         self.spelled: tuple[str, ...] = ()
-        captured = capture(self.module, examples, self.names, self.edit)
+        captured = capture(self.tracing, examples, self.names)
         if isinstance(captured, str):
             self.reasons = [captured]
             return
@@ -250,14 +250,14 @@ class Backend:
         differentiate = "all" if _continues(module) else self.differentiate_outputs
         sizes = [i for i, example in enumerate(examples) if is_size(example)]
         if sizes:
-            make = lambda own, tensors, edit: self._graph(own, tensors, records, differentiate, edit)
+            make = lambda tracing, tensors: self._graph(tracing, tensors, records, differentiate)
             leave = None if self.strict else lambda reason, arguments: self._leave(module, arguments, [reason])
             scaled = not isinstance(self.options.recipe, (HighPrecision, type(None)))
             sizing = Sizing(make, leave, self.capacities, scaled, self._note_exact)
             rounded = varlen.Rounded(module)
             rounded.run = Specialised(module, sizes, sizing, {*rounded.lengths, *rounded.sizes})
             return rounded
-        return self._graph(module, examples, records, differentiate)
+        return self._graph(graphs.Tracing(module), examples, records, differentiate)
 
     def _note_exact(self, reason: str) -> None:
         if reason not in self.exact:
@@ -274,17 +274,12 @@ class Backend:
         return module(*arguments)
 
     def _graph(
-        self,
-        module: GraphModule,
-        examples: Sequence[torch.Tensor],
-        records: bool,
-        differentiate: str,
-        edit: Edit | None = None,
+        self, tracing: graphs.Tracing, examples: Sequence[torch.Tensor], records: bool, differentiate: str
     ) -> Graph:
         options = self.options
         if records and any(example.is_cuda for example in examples):
             options = options._replace(cuda_graph=True)
-        graph = Graph(module, examples, options, differentiate, self.states, self.calls, edit)
+        graph = Graph(tracing, examples, options, differentiate, self.states, self.calls)
         self.graphs.append(graph)
         for region in graph.regions:
             region.is_first_microbatch = self._is_first_microbatch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -42,20 +42,11 @@ class Captured:
         return [node for node in self.flat.graph.nodes if node.op == "placeholder"]
 
 
-def capture(
-    module: GraphModule,
-    examples: Sequence[torch.Tensor],
-    names: Sequence[str],
-    edit: Callable[[GraphModule], None] | None = None,
-) -> Captured | str:
-    """The traced graph; or, if all of it stays in PyTorch, the reason.
-
-    names: the names of the arguments. edit: changes the traced graph.
-    """
+def capture(tracing: graphs.Tracing, examples: Sequence[torch.Tensor], names: Sequence[str]) -> Captured | str:
+    """The traced graph; or, if all of it stays in PyTorch, the reason. names: the names of the arguments."""
+    module = tracing.module
     try:
-        flat = graphs.flatten(module, examples)
-        if edit is not None:
-            edit(flat)
+        flat = tracing(examples)
     except Exception as error:  # A graph that cannot be traced stays in PyTorch.
         reason = str(error)
         return f"the graph cannot be traced: {reason.splitlines()[0] if reason else type(error)}"

@@ -6,9 +6,10 @@ Tracing uses fake tensors and no decompositions, so that `linear`, `rms_norm`,
 
 from __future__ import annotations
 
+import copy
 import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -44,6 +45,31 @@ def flatten(module: torch.fx.GraphModule, examples: Sequence[Any]) -> torch.fx.G
             flat.graph.erase_node(node)
     flat.graph.eliminate_dead_code()
     return flat
+
+
+class Tracing:
+    """Traces a graph once, although its programs for other masks start with the traced graph, too.
+
+    edit: changes the traced graph first. flat: the traced graph before that, if there is one already.
+    """
+
+    def __init__(
+        self,
+        module: torch.fx.GraphModule,
+        edit: Callable[[torch.fx.GraphModule], None] = lambda flat: None,
+        flat: torch.fx.GraphModule | None = None,
+    ) -> None:
+        self.module = module
+        self._edit, self._given = edit, flat
+        self._flat: torch.fx.GraphModule | None = None
+
+    def __call__(self, examples: Sequence[Any]) -> torch.fx.GraphModule:
+        """A copy of the traced graph, for arguments like `examples`. Those of all calls have the same form."""
+        if self._flat is None:
+            flat = self._given or flatten(self.module, examples)
+            self._edit(flat)
+            self._flat, self._given = flat, None
+        return torch.fx.GraphModule(self._flat, copy.deepcopy(self._flat.graph))
 
 
 def _without_checkpoints(module: torch.fx.GraphModule) -> torch.fx.GraphModule:

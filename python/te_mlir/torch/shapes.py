@@ -26,9 +26,6 @@ _MANY = 32
 #: Calls without gradients are compiled for this many sets. `generate` has another set for each token.
 _WITHOUT_GRADIENTS = 8
 
-#: Changes a traced graph before it is compiled.
-Edit = Callable[[GraphModule], None]
-
 
 class Sizing(NamedTuple):
     """How graphs with sizes as arguments are compiled.
@@ -38,7 +35,7 @@ class Sizing(NamedTuple):
     `prove`. note: is called with the reason why sizes are not rounded up.
     """
 
-    make: Callable[[GraphModule, list[torch.Tensor], Edit | None], Callable[..., Any]]
+    make: Callable[[graphs.Tracing, list[torch.Tensor]], Callable[..., Any]]
     leave: Callable[[str, Sequence[Any]], Any] | None
     capacities: Capacities
     scaled: bool
@@ -148,7 +145,7 @@ class Specialised:
         full = rounded(sizes, groups)
         module = self._with(full, len(groups))
         if not groups:
-            return Program(self.sizing.make(module, tensors, None))
+            return Program(self.sizing.make(graphs.Tracing(module), tensors))
         axes = [self.symbols.axes_of(i, groups) for i in range(len(tensors))]
         device = next(t.device for t, own in zip(tensors, axes) if own)
         # The masks may be saved for a backward later on.
@@ -192,7 +189,7 @@ class Specialised:
             masks = [n for n in again.graph.nodes if n.op == "placeholder"][-len(groups) :]
             repair(again, [(one._replace(user=nodes[u], source=nodes[s]), masks[i]) for one, u, s, i in named])
 
-        run = self.sizing.make(module, [*map(filled, tensors, fills), *used], edit)
+        run = self.sizing.make(graphs.Tracing(module, edit, flat), [*map(filled, tensors, fills), *used])
         same = {i: arguments.index(n) for i, n in enumerate(results) if n in arguments}  # type: ignore[arg-type]
         return Program(run, tuple(groups), tables, fills, cuts, same)
 
