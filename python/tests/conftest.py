@@ -9,6 +9,11 @@ import pytest
 # Modules live until the end of the process: the collector need not visit PyTorch, JAX and transformers again and again.
 gc.disable()
 
+# XLA compiles the references of JAX, most of which run once: without its optimisations, that takes a fifth of the time.
+if os.environ.get("TE_TESTS") != "full":
+    quick = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false"
+    os.environ["XLA_FLAGS"] = f"{quick} {os.environ.get('XLA_FLAGS', '')}"
+
 import te_mlir
 
 # Rewrite the assertions of these helpers, so that failures print the compared values.

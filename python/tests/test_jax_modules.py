@@ -152,6 +152,7 @@ BIASED = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", BIASED)
 @pytest.mark.parametrize("given", [lambda x: x, jnp.tanh], ids=["argument", "computed"])
 def test_what_a_bias_is_added_to(name, given):
