@@ -7,7 +7,7 @@ steps; there, the cached casts, their scale and their history must not change.
 """
 
 import numpy as np
-from harness import ALL_MODES, expect, expect_same, finish, run, same_bytes
+from harness import ALL_MODES, expect, expect_same, finish, modes, run, same_bytes
 from models import mlp_arrays, mlp_module
 
 FLAGS = np.array([0, 1, 1, 0, 2, 1], np.float32)  # only 1 skips casts
@@ -38,7 +38,7 @@ def kept(results):
     }
 
 
-for mode in ALL_MODES[1:]:
+for mode in modes(ALL_MODES[1:], turn=2, also=["recipe=float8_block_scaling backward-override=high_precision"]):
     delayed, found = "delayed" in mode, [cached_run(mode, step + 1) for step in range(STEPS)]
     expect(any(name.endswith(".row.data") for name in kept(found[0])), f"{mode}: casts are states")
     for step, results in enumerate(found):

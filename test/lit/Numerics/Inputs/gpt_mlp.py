@@ -10,7 +10,7 @@ documented order for every recipe. Fusions change no bit.
 """
 
 import numpy as np
-from harness import ALL_MODES, INPUTS, expect, expect_same, finish, from_bf16, run, to_bf16
+from harness import INPUTS, expect, expect_same, finish, from_bf16, modes, run, to_bf16
 
 MODULE = INPUTS.parents[3] / "docs" / "examples" / "gpt_mlp.mlir"
 U = 2.0**-24
@@ -67,7 +67,7 @@ def column_sum(dy):
 
 wide = {name: from_bf16(value).astype(np.float64) for name, value in arrays.items()}
 plain = None
-for mode in ALL_MODES:
+for mode in modes():
     found, unfused = (run(MODULE, "gpt_mlp", arrays, f"{mode}{more}", vjp=True) for more in ("", " fuse=false"))
     expect_same(unfused, found, names, f"{mode}: fusions change no bit")
     expect(

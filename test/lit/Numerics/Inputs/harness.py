@@ -73,9 +73,9 @@ def all_pairs(cases):
     return kept
 
 
-def modes(every=ALL_MODES, turn=0):
-    """The entries of `every` that the command line selects, in the form for the backend; one of each recipe unless FULL."""
-    every = every if FULL else in_turn(every, turn)
+def modes(every=ALL_MODES, turn=0, also=()):
+    """The entries of `every` that the command line selects, in the form for the backend; one of each recipe, and `also`, unless FULL."""
+    every = every if FULL else [*in_turn(every, turn), *also]
     # The reference backend has GEMMs that a GPU emulates.
     named = [mode.replace("target=reference", "emulate=true") if BACKEND == "cuda" else mode for mode in every]
     wanted = [mode for mode in named if _given.modes in mode]
