@@ -33,7 +33,6 @@ WHOLE = {
         "tokens",
     ),
     "gpt2-dropout": ("GPT2LMHeadModel", "GPT2Config", GPT, "tokens"),
-    "bert-dropout": ("BertForMaskedLM", "BertConfig", SIZES, "padded"),
     "roberta-dropout": ("RobertaForMaskedLM", "RobertaConfig", SIZES, "padded"),
     "deberta": ("DebertaForMaskedLM", "DebertaConfig", dict(SIZES, **SPANS, pad_token_id=0), "padded"),
     "deberta-v3": (

@@ -1,5 +1,6 @@
 """Models of the library transformers at odd batch sizes, with numbers of tokens and classes that FP8 needs padding for."""
 
+import os
 import warnings
 
 import pytest
@@ -33,6 +34,8 @@ def test_odd_sizes(family):
         found, gradients = run(te_mlir.torch.jit(model, strict=is_whole, recipe=te_mlir.HighPrecision()), inputs)
         assert gradients.keys() == wanted.keys()
         assert_same(found, gradients, wanted_loss, wanted)
+        if family == "qwen2.5-vl" and os.environ.get("TE_TESTS") != "full":
+            return  # torch.compile takes 8 s to capture its 27 graphs.
 
         torch._dynamo.reset()
         compiled = te_mlir.torch.jit(model.bfloat16(), strict=is_whole, recipe=te_mlir.Float8CurrentScaling())
