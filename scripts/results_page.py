@@ -25,7 +25,7 @@ MARKED = re.compile(r"(<!-- results -->\n).*(<!-- end of results -->)", re.DOTAL
 MEASURED = {
     "h200-mlp": ("7e198c10", "2026-11-28"),
     "h200-grouped": ("e38c5ff", "2026-11-22"),
-    "h200-model-8-layers-1-gpu": ("11e7665", "2026-11-27"),
+    "h200-model-8-layers-1-gpu": ("4b770da9", "2026-11-29"),
     "h200-model-8-layers": ("28187d8", "2026-11-22"),
     "h200-model-32-layers": ("28187d8", "2026-11-22"),
     "h200-moe": ("b8fc9de", "2026-11-21"),
