@@ -346,9 +346,12 @@ bool FunctionConversion::elideCopy(LaunchOp copy) {
   if (!mayTakePlace(alloc, destination, producer, copy))
     return false;
   alloc.getBuffer().replaceAllUsesWith(destination);
+  // Without another launch that uses the source, `copy` is its first user.
+  const bool isProduced = producer != copy;
   copy.erase();
   alloc.erase();
-  accumulateInPlace(producer, destination);
+  if (isProduced)
+    accumulateInPlace(producer, destination);
   return true;
 }
 
