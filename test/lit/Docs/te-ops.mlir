@@ -77,8 +77,8 @@ func.func @rounded(%w: tensor<256x512xf32>) -> !te.scaled<256x512xf8E4M3FN, bloc
 // CHECK-LABEL: @amax
 func.func @amax(%x: tensor<256x512xbf16>, %w: tensor<256x512xf32>) -> (tensor<f32>, tensor<f32>) {
   // CHECK: te.amax %{{.*}} : tensor<256x512xbf16>
-  %amax = te.amax %x : tensor<256x512xbf16>
   // CHECK: te.amax %{{.*}} {rounded = bf16} : tensor<256x512xf32>
+  %amax = te.amax %x : tensor<256x512xbf16>
   %rounded = te.amax %w {rounded = bf16} : tensor<256x512xf32>
   return %amax, %rounded : tensor<f32>, tensor<f32>
 }
