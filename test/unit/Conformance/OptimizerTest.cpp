@@ -180,8 +180,8 @@ TEST_P(Optimizer, ScaledGradients) {
 }
 
 /// Moments in runs of four, some of which divide without special cases: usual
-/// ones, any exponent, the ends of the ranges, zeros, some zeros, and not
-/// finite.
+/// ones, any exponent, the ends of the ranges, zeros, some zeros, too small,
+/// too large, and not finite.
 void drawMoments(uint32_t seed, Array &m, Array &v) {
   std::mt19937 random(seed);
   auto pick = [&](int low, int high) {
@@ -198,7 +198,7 @@ void drawMoments(uint32_t seed, Array &m, Array &v) {
   };
   for (size_t i = 0; i < m.size(); ++i) {
     const double sign = random() % 2 ? 1 : -1;
-    switch (i / 4 % 6) {
+    switch (i / 4 % 8) {
     case 0:
       m.set(i, sign * number(-40, 5)), v.set(i, number(-80, 10));
       break;
@@ -215,6 +215,12 @@ void drawMoments(uint32_t seed, Array &m, Array &v) {
     case 4:
       m.set(i, pick(0, 3) ? sign * number(-30, 0) : 0.0);
       v.set(i, pick(0, 3) ? number(-60, 0) : sign * 0.0);
+      break;
+    case 5:
+      m.set(i, sign * number(-140, -60)), v.set(i, number(-140, -90));
+      break;
+    case 6:
+      m.set(i, sign * number(30, 126)), v.set(i, number(-90, 120));
       break;
     default:
       m.set(i, pick(0, 2) ? sign * number(-30, 0) : sign * INFINITY);
@@ -281,7 +287,7 @@ TEST_P(Optimizer, AdamwIsRoundedForMomentsOfAnySize) {
           Array grad = makeArray("normal", TE_RT_F32, count, 2);
           // Most gradients keep the moments in their ranges.
           for (int64_t i = 0; i < count; ++i)
-            if (i / 24 % 4)
+            if (i / 32 % 4)
               grad.set(i, 0.0);
           const State expected =
               adamwOf(state, grad, beta, number, epsilon, 11);
