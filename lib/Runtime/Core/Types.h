@@ -170,7 +170,7 @@ inline float load(const void *array, int64_t i, int32_t type) {
     return loadAs<TE_RT_F8E5M2>(array, i);
   }
 }
-/// `value`, rounded to nearest even to `type`, which is bf16 or has it.
+/// `value`, rounded to nearest even if `type` is bf16.
 inline float roundTo(float value, int32_t type) {
   return type == TE_RT_BF16 ? bf16ToFloat(floatToBf16(value)) : value;
 }

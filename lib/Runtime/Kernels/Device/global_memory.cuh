@@ -11,53 +11,34 @@
 
 namespace te::rt::cuda::ptx {
 
-/// ld.global.nc.L1::no_allocate.v4: 16 bytes of global memory that the kernel
-/// does not write and reads once.
-__device__ __forceinline__ void loadStreaming16(uint32_t &a, uint32_t &b,
-                                                uint32_t &c, uint32_t &d,
-                                                const uint32_t *from) {
-  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(a), "=r"(b), "=r"(c), "=r"(d)
-               : "l"(from));
-}
+/// Defines `name`, ld.global.nc.L1::<hint>.v4: 16 bytes of global memory that
+/// the kernel does not write; and `name`If, which is predicated: the same if
+/// `inside`, otherwise zeros, without a branch.
+#define TE_LOAD_16(name, hint)                                                 \
+  __device__ __forceinline__ void name(uint32_t &a, uint32_t &b, uint32_t &c,  \
+                                       uint32_t &d, const uint32_t *from) {    \
+    asm volatile("ld.global.nc.L1::" hint ".v4.u32 {%0, %1, %2, %3}, [%4];"    \
+                 : "=r"(a), "=r"(b), "=r"(c), "=r"(d)                          \
+                 : "l"(from));                                                 \
+  }                                                                            \
+  __device__ __forceinline__ void name##If(                                    \
+      bool inside, uint32_t &a, uint32_t &b, uint32_t &c, uint32_t &d,         \
+      const uint32_t *from) {                                                  \
+    asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.u32 p, %5, 0;\n\t"             \
+                 "mov.u32 %0, 0;\n\tmov.u32 %1, 0;\n\t"                        \
+                 "mov.u32 %2, 0;\n\tmov.u32 %3, 0;\n\t"                        \
+                 "@p ld.global.nc.L1::" hint ".v4.u32 {%0, %1, %2, %3}, "      \
+                 "[%4];\n\t}"                                                  \
+                 : "=&r"(a), "=&r"(b), "=&r"(c), "=&r"(d)                      \
+                 : "l"(from), "r"(static_cast<uint32_t>(inside)));             \
+  }
 
-/// A predicated ld.global.nc.L1::no_allocate.v4: as loadStreaming16 if
-/// `inside`, otherwise zeros. There is no branch.
-__device__ __forceinline__ void loadStreaming16If(bool inside, uint32_t &a,
-                                                  uint32_t &b, uint32_t &c,
-                                                  uint32_t &d,
-                                                  const uint32_t *from) {
-  asm volatile(
-      "{\n\t.reg .pred p;\n\tsetp.ne.u32 p, %5, 0;\n\t"
-      "mov.u32 %0, 0;\n\tmov.u32 %1, 0;\n\t"
-      "mov.u32 %2, 0;\n\tmov.u32 %3, 0;\n\t"
-      "@p ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];\n\t}"
-      : "=&r"(a), "=&r"(b), "=&r"(c), "=&r"(d)
-      : "l"(from), "r"(static_cast<uint32_t>(inside)));
-}
-
-/// The same two with L1::evict_first, for a half of a sector of 32 bytes of
-/// which the thread reads the other half next: without L1, the sector would
-/// come from L2 twice.
-__device__ __forceinline__ void loadHalfSector(uint32_t &a, uint32_t &b,
-                                               uint32_t &c, uint32_t &d,
-                                               const uint32_t *from) {
-  asm volatile("ld.global.nc.L1::evict_first.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(a), "=r"(b), "=r"(c), "=r"(d)
-               : "l"(from));
-}
-__device__ __forceinline__ void loadHalfSectorIf(bool inside, uint32_t &a,
-                                                 uint32_t &b, uint32_t &c,
-                                                 uint32_t &d,
-                                                 const uint32_t *from) {
-  asm volatile(
-      "{\n\t.reg .pred p;\n\tsetp.ne.u32 p, %5, 0;\n\t"
-      "mov.u32 %0, 0;\n\tmov.u32 %1, 0;\n\t"
-      "mov.u32 %2, 0;\n\tmov.u32 %3, 0;\n\t"
-      "@p ld.global.nc.L1::evict_first.v4.u32 {%0, %1, %2, %3}, [%4];\n\t}"
-      : "=&r"(a), "=&r"(b), "=&r"(c), "=&r"(d)
-      : "l"(from), "r"(static_cast<uint32_t>(inside)));
-}
+/// For memory that is read once.
+TE_LOAD_16(loadStreaming16, "no_allocate")
+/// For a half of a sector of 32 bytes of which the thread reads the other half
+/// next: without L1, the sector would come from L2 twice.
+TE_LOAD_16(loadHalfSector, "evict_first")
+#undef TE_LOAD_16
 
 /// st.global.v4: one 16-byte store. NVVM splits an ordinary one if it sees
 /// how the words are computed.

@@ -141,17 +141,9 @@ __device__ __forceinline__ void adamwFp8(const AdamwFp8Args &args) {
     keep(args.scales, args.newScales, 2 * args.blocks);
     return;
   }
-  // One warp runs each of the loops in f64.
   const float number = *args.step;
-  __shared__ float corrections[2];
-  if (threadIdx.x == 0)
-    corrections[0] = math::adamwBiasCorrection(args.params.beta1, number);
-  if (threadIdx.x == 32)
-    corrections[1] = math::adamwBiasCorrection(args.params.beta2, number);
-  __syncthreads();
-  const Fp8Step step{
-      AdamwStep(*args.lr, corrections[0], corrections[1], args.params.epsilon),
-      number, args.gradScale ? *args.gradScale : 1.0f};
+  const Fp8Step step{adamwStep(args.params, args.lr, number), number,
+                     args.gradScale ? *args.gradScale : 1.0f};
   int64_t block = (static_cast<int64_t>(blockIdx.x) * (kOptimizerBlock / 32) +
                    threadIdx.x / 32) *
                   kMomentBlocksPerWarp;

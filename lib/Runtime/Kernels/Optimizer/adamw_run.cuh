@@ -69,6 +69,20 @@ struct AdamwStep {
   }
 };
 
+/// What all elements of a launch share, at step `number`; every thread of a
+/// block calls it. One warp runs each of the loops in f64.
+template <typename Params>
+__device__ __forceinline__ AdamwStep adamwStep(const Params &params,
+                                               const float *lr, float number) {
+  __shared__ float corrections[2];
+  if (threadIdx.x == 0)
+    corrections[0] = math::adamwBiasCorrection(params.beta1, number);
+  if (threadIdx.x == 32)
+    corrections[1] = math::adamwBiasCorrection(params.beta2, number);
+  __syncthreads();
+  return AdamwStep(*lr, corrections[0], corrections[1], params.epsilon);
+}
+
 /// `x`, or for NaN the bits of the one NaN of bf16. Random bits may be added to
 /// it; added to the NaN of the GPU, 0x7fffffff, they would give -0.
 __device__ __forceinline__ float withoutPayload(float x) {

@@ -116,15 +116,8 @@ __device__ __forceinline__ void adamw(const AdamwArgs &args) {
   AdamwBody<Param, Grad, Moment, kOptimizerRun> runs{args, number};
   RunStream<kOptimizerUnroll, decltype(runs)> stream(args.runs);
   stream.load(runs);
-  // While the loads are in flight, one warp runs each of the loops in f64.
-  __shared__ float corrections[2];
-  if (threadIdx.x == 0)
-    corrections[0] = math::adamwBiasCorrection(args.params.beta1, number);
-  if (threadIdx.x == 32)
-    corrections[1] = math::adamwBiasCorrection(args.params.beta2, number);
-  __syncthreads();
-  runs.step =
-      AdamwStep(*args.lr, corrections[0], corrections[1], args.params.epsilon);
+  // While the loads are in flight.
+  runs.step = adamwStep(args.params, args.lr, number);
   runs.gradScale = args.gradScale ? *args.gradScale : 1.0f;
   stream.finish(runs);
   AdamwBody<Param, Grad, Moment, 1> elements{args, number, runs.step,
