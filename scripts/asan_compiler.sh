@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Builds te-opt under AddressSanitizer, and runs the tests of ops and passes with it.
 # LLVM's own libraries are not instrumented: what they do with memory is not checked. Needs
-# a build of the preset dev, whose kernels it takes. The build takes about half an hour on
-# two cores, the tests two minutes.
+# a build of the preset dev, whose kernels it takes.
 #   scripts/asan_compiler.sh [lit options]      e.g. --filter Transforms/Fuse
 set -euo pipefail
 case " $* " in *" --help "*) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac

@@ -9,13 +9,10 @@ config.test_format = lit.formats.ShTest(execute_external=False)
 config.suffixes = [".mlir", ".test"]
 config.test_source_root = os.path.dirname(__file__)
 config.test_exec_root = config.te_test_folder
-# Of tools that are built with sanitizers.
-for options in ("ASAN_OPTIONS", "UBSAN_OPTIONS"):
-    if options in os.environ:
-        config.environment[options] = os.environ[options]
 config.environment["PATH"] = os.pathsep.join([config.te_tools, config.llvm_tools, os.environ["PATH"]])
-if "TE_TESTS" in os.environ:
-    config.environment["TE_TESTS"] = os.environ["TE_TESTS"]
+for name in ("TE_TESTS", "ASAN_OPTIONS"):
+    if name in os.environ:
+        config.environment[name] = os.environ[name]
 config.substitutions.append(("%python", config.python))
 config.substitutions.append(("%runtime", config.runtime))
 config.substitutions.append(("%examples", config.examples))
