@@ -2,7 +2,9 @@
 
 import copy
 import math
+import pathlib
 import pickle
+import runpy
 
 import pytest
 
@@ -237,15 +239,60 @@ def test_errors():
         mine.step()
 
 
-def test_sharded_parameters_are_refused():
-    import torch.distributed as dist
-    from torch.distributed.tensor import DeviceMesh, Shard, distribute_tensor
-    from torch.testing._internal.distributed.fake_pg import FakeStore
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda p, **o: te_mlir.torch.optim.AdamW(p, max_norm=1.0, **o),
+        lambda p, **o: te_mlir.torch.optim.AdamW(p, moments_dtype=torch.bfloat16, **o),
+        lambda p, **o: te_mlir.torch.optim.SGD(p, momentum=0.9, **o),
+        lambda p, **o: te_mlir.torch.optim.Muon([t for t in p if t.ndim == 2 and t.numel()], **o),
+    ],
+    ids=["adamw", "bf16", "sgd", "muon"],
+)
+def test_capturable_steps_read_nothing_on_the_host(make, monkeypatch):
+    ours, theirs = parameters(), parameters()
+    rate = torch.zeros(3)[1:2]  # Not at a multiple of 16 bytes.
+    mine, plain = make(ours, lr=rate, capturable=True), make(theirs, lr=0.0)
 
-    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
-    try:
-        part = distribute_tensor(torch.ones(4, 4), DeviceMesh("cpu", [0, 1]), [Shard(0)])
-        with pytest.raises(ArgumentError, match="expected parameters in memory of their own, but got a DTensor"):
-            te_mlir.torch.optim.AdamW([torch.nn.Parameter(part)])
-    finally:
-        dist.destroy_process_group()
+    def refuse(self):
+        raise AssertionError("the host reads a tensor")
+
+    for number, lr in enumerate((0.1, 0.05, 0.01)):
+        rate.fill_(lr)
+        for group in plain.param_groups:
+            group["lr"] = float(torch.tensor(lr))
+        for tensors in (ours, theirs):
+            give_gradients(tensors, number)
+            if number == 1:
+                tensors[0].grad = tensors[1].grad = None
+        plain.step()
+        with monkeypatch.context() as patch:
+            for name in ("item", "__float__", "__bool__", "__int__", "tolist"):
+                patch.setattr(torch.Tensor, name, refuse)
+            mine.step()
+        for a, b in zip(ours, theirs):
+            assert torch.equal(a, b)
+            states = mine.state.get(a, {})
+            assert all(torch.equal(value, plain.state[b][name]) for name, value in states.items())
+    loaded = make(parameters(), lr=0.1)
+    loaded.load_state_dict(mine.state_dict())
+    assert all(group["capturable"] for group in loaded.param_groups)
+
+
+def test_checkpoints_without_capturable():
+    (tensor,), (other,) = parameters([(4, 4)]), parameters([(4, 4)])
+    give_gradients([tensor], 0)
+    saved = torch.optim.SGD([tensor], momentum=0.9)
+    saved.step()
+    mine = te_mlir.torch.optim.SGD([other], momentum=0.9, capturable=True)
+    mine.load_state_dict(saved.state_dict())
+    assert mine.param_groups[0]["capturable"] is True
+
+
+def test_example_trains():
+    path = pathlib.Path(__file__).parents[2] / "examples" / "torch_capture" / "train.py"
+    main = runpy.run_path(str(path))["main"]
+    sizes = ["--layers=1", "--width=64", "--rows=4", "--length=32", "--steps=30", "--rate=0.01"]
+    losses = main(sizes)
+    assert losses[0] > 5 and losses[-1] < 4
+    assert main(sizes) == losses

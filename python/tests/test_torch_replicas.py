@@ -125,3 +125,111 @@ assert model.module.head.weight.main_grad.abs().max() > 0
 for make in (lambda: layers(Model(), jit), lambda: jit(fully_shard(Model())), lambda: by_backend(Model())):
     assert "fully_shard gathered it" in error(make, x), error(make, x)
 """)
+
+
+def test_optimizers_update_shards():
+    """Sharded and replicated parameters have the bits of whole ones, and the norm is that of all parts."""
+    run("""
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+import te_mlir.torch.optim as optim
+shapes = [(33, 5), (1, 7), (16,), (4, 6)]
+def draw(shape, seed):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+one, two, turned = init_device_mesh("cpu", (2,)), init_device_mesh("cpu", (2, 1)), init_device_mesh("cpu", (1, 2))
+layouts = [(one, [Shard(0)]), (two, [Replicate(), Shard(0)]), (turned, [Replicate(), Shard(0)]), (one, [Replicate()])]
+makers = {
+    "adamw": lambda p, **o: optim.AdamW(p, lr=0.1, **o),
+    "bf16": lambda p, **o: optim.AdamW(p, lr=0.1, moments_dtype=torch.bfloat16, **o),
+    "sgd": lambda p, **o: optim.SGD(p, lr=0.1, momentum=0.9, **o),
+}
+count = sum(torch.Size(shape).numel() for shape in shapes)
+for name, make in makers.items():
+    for mesh, placements in layouts:
+        for max_norm in (None, 0.5):
+            wholes = [nn.Parameter(draw(shape, n)) for n, shape in enumerate(shapes)]
+            parts = [nn.Parameter(distribute_tensor(t.detach(), mesh, placements)) for t in wholes[:3]]
+            parts.append(nn.Parameter(wholes[3].detach().clone()))
+            reference, mine = make(wholes, max_norm=max_norm), make(parts, max_norm=max_norm)
+            for step in range(3):
+                for n, (t, part) in enumerate(zip(wholes, parts)):
+                    t.grad = draw(t.shape, 10 * step + n)
+                    part.grad = t.grad.clone() if n == 3 else distribute_tensor(t.grad, mesh, placements)
+                reference.step()
+                before = parts[0]._version
+                mine.step()
+                assert parts[0]._version > before
+                if max_norm:
+                    # Sums in two orders, halved by the root.
+                    assert abs(mine.grad_norm - reference.grad_norm) <= count * 2.0**-24 * reference.grad_norm
+            for t, part in zip(wholes, parts):
+                found = whole(part)
+                if name == "bf16":
+                    # Parts have random numbers of their own, and copies of a part the same ones.
+                    same = [torch.empty_like(found) for _ in range(2)]
+                    dist.all_gather(same, found.detach().contiguous())
+                    assert torch.equal(*same)
+                elif max_norm:
+                    torch.testing.assert_close(found, t, rtol=1e-4, atol=1e-5)
+                else:
+                    assert torch.equal(found, t), (name, mesh, t.shape)
+                for key, state in mine.state[part].items():
+                    if key != "step":
+                        assert isinstance(state, DTensor) == isinstance(part, DTensor) and state.shape == part.shape
+                        if name != "bf16" and not max_norm:
+                            assert torch.equal(whole(state), reference.state[t][key])
+part = nn.Parameter(distribute_tensor(draw((4, 4), 0), one, [Shard(0)]))
+def message(call):
+    try:
+        call()
+    except te_mlir.ArgumentError as found:
+        return str(found)
+    raise AssertionError("expected an ArgumentError")
+assert "for a DTensor, but got float8_e4m3fn" in message(lambda: optim.AdamW([part], moments_dtype=torch.float8_e4m3fn))
+assert "expected whole matrices, but got a DTensor" in message(lambda: optim.Muon([part]))
+part.grad = distribute_tensor(draw((4, 4), 0), one, [Replicate()])
+assert "expected a gradient sharded as its parameter, a DTensor with placements (Shard(dim=0)" in message(optim.SGD([part]).step)
+""")
+
+
+def test_optimizers_of_fully_sharded_models():
+    """Under fully_shard, clipping and updates are PyTorch's; checkpoints of torch.distributed are loaded again."""
+    run("""
+warnings.simplefilter("ignore")
+from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
+import te_mlir.torch.optim as optim
+def start():
+    torch.manual_seed(0)
+    model = layers(Model(), te_mlir.torch.jit)
+    return model
+def gradients(model, step):
+    model(torch.randn(16, 64, generator=torch.Generator().manual_seed(10 * rank + step))).backward()
+options = {"lr": 0.01, "betas": (0.875, 0.96875)}
+ours, theirs = start(), start()
+mine, reference = optim.AdamW(ours.parameters(), max_norm=0.05, **options), torch.optim.AdamW(theirs.parameters(), **options)
+for step in range(3):
+    for model in (ours, theirs):
+        model.zero_grad()
+        gradients(model, step)
+    norm = torch.nn.utils.clip_grad_norm_(theirs.parameters(), 0.05)
+    reference.step()
+    mine.step()
+    torch.testing.assert_close(mine.grad_norm, norm.full_tensor(), rtol=1e-5, atol=0.0)
+    assert norm.full_tensor() > 0.05
+for a, b in zip(ours.parameters(), theirs.parameters()):
+    torch.testing.assert_close(whole(a), whole(b), rtol=1e-4, atol=1e-5)
+again = start()
+with torch.no_grad():
+    for a, b in zip(again.parameters(), ours.parameters()):
+        a.copy_(b)
+resumed = optim.AdamW(again.parameters(), max_norm=0.05, **options)
+set_optimizer_state_dict(again, resumed, get_optimizer_state_dict(ours, mine))
+for model, optimizer in ((ours, mine), (again, resumed)):
+    model.zero_grad()
+    gradients(model, 7)
+    optimizer.step()
+for a, b in zip(ours.parameters(), again.parameters()):
+    assert torch.equal(whole(a), whole(b))
+    for key, state in mine.state[a].items():
+        assert torch.equal(whole(state), whole(resumed.state[b][key])), key
+""")

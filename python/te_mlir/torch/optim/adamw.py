@@ -10,6 +10,7 @@ import torch
 from te_mlir import build
 from te_mlir.errors import ArgumentError
 from te_mlir.torch.optim.base import Operands, Optimizer, Update, floats, grad_scale
+from te_mlir.torch.optim.shards import as_dtensor
 from te_mlir.torch.tensors import dtype_name
 
 #: Elements of 8-bit moments that share a scale.
@@ -29,9 +30,13 @@ class AdamW(Optimizer):
     a scale (the state "moment_scales"). seed: of that rounding.
 
     A change of lr is not compiled again. Other options may change too; then, as when other parameters have gradients,
-    the next step compiles another program. States and checkpoints have the names of torch.optim.AdamW. Gradients of
-    all processes must be the same: parameters that are sharded (DTensor) are an error, because the norm would be that
-    of a part.
+    the next step compiles another program. States and checkpoints have the names of torch.optim.AdamW.
+
+    Of parameters that are sharded (DTensor, as by fully_shard), each process updates its part, and the norm is that of
+    all parts; their moments are DTensors, too. Gradients of other parameters must be the same in all processes.
+
+    capturable: steps can be captured in a CUDA graph of PyTorch. The number of a step is on the device then, and so
+    has to be a tensor as `lr` that shall change between replays. Take one step before the capture, which compiles it.
 
     Raises ArgumentError (a ValueError) for options and parameters that cannot be updated.
     """
@@ -51,19 +56,28 @@ class AdamW(Optimizer):
         max_norm: float | None = None,
         moments_dtype: torch.dtype = torch.float32,
         seed: int = 0,
+        *,
+        capturable: bool = False,
     ) -> None:
         if moments_dtype not in (torch.float32, torch.bfloat16, torch.float8_e4m3fn):
             raise ArgumentError(
                 f"expected 'moments_dtype' to be float32, bfloat16 or float8_e4m3fn, but got {dtype_name(moments_dtype)}"
             )
         self.moments_dtype, self.seed = moments_dtype, seed
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}, max_norm)
+        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
+        super().__init__(params, defaults, max_norm, capturable)
 
     def _check_group(self, group: Mapping[str, Any]) -> None:
         for beta in group["betas"]:
             if not 0 <= beta < 1:
                 raise ArgumentError(f"expected 'betas' to be in [0, 1), but got {beta}")
         super()._check_group(group)
+
+    def _check_parameter(self, tensor: torch.Tensor, device: torch.device | None) -> None:
+        super()._check_parameter(tensor, device)
+        if self._is_float8 and as_dtensor(tensor) is not None:
+            # A checkpoint could not say which part of the tensor a scale belongs to.
+            raise ArgumentError("expected moments of float32 or bfloat16 for a DTensor, but got float8_e4m3fn")
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """As that of the base class; moments of any type become those of `moments_dtype`."""
@@ -82,7 +96,7 @@ class AdamW(Optimizer):
         if name == "moment_scales":
             return torch.zeros(2, -(-tensor.numel() // _BLOCK), dtype=torch.float32, device=tensor.device)
         dtype = _FLOAT8[name][0] if self._is_float8 else self.moments_dtype
-        return torch.zeros(tensor.shape, dtype=dtype, device=tensor.device)
+        return torch.zeros_like(tensor, dtype=dtype, memory_format=torch.contiguous_format)
 
     def _loaded_state(self, tensor: torch.Tensor, name: str, saved: Mapping[str, Any]) -> torch.Tensor | None:
         if not saved:

@@ -12,6 +12,7 @@ from te_mlir import build
 from te_mlir.errors import ArgumentError
 from te_mlir.torch.optim.base import Operands, Optimizer, Update
 from te_mlir.torch.optim.sgd import descend
+from te_mlir.torch.optim.shards import as_dtensor
 
 #: The factor of lr for a parameter of [rows, columns], by the names of torch.optim.Muon.
 _LR_FACTORS = {
@@ -35,8 +36,9 @@ class _Options(NamedTuple):
 class Muon(Optimizer):
     """Muon (momentum, orthogonalized by a Newton-Schulz iteration), as torch.optim.Muon, in one compiled program.
 
-    params: matrices; embeddings, vectors and heads are better updated by `AdamW`. Params, max_norm, what is compiled
-    again, checkpoints and errors are as for `AdamW`. A group may have its own value of each option.
+    params: matrices in memory of their own (a DTensor is an error); embeddings, vectors and heads are better updated by
+    `AdamW`. max_norm, capturable, what is compiled again, checkpoints and other errors are as for `AdamW`. A group may
+    have its own value of each option.
 
     The operands of matrix products are bfloat16, as in PyTorch. All else is float32: the momentum, the norm that it is
     divided by, sums of products, and the polynomials.
@@ -56,6 +58,8 @@ class Muon(Optimizer):
         ns_steps: int = 5,
         adjust_lr_fn: str | None = None,
         max_norm: float | None = None,
+        *,
+        capturable: bool = False,
     ) -> None:
         defaults = {
             "lr": lr,
@@ -67,7 +71,7 @@ class Muon(Optimizer):
             "ns_steps": ns_steps,
             "adjust_lr_fn": adjust_lr_fn,
         }
-        super().__init__(params, defaults, max_norm)
+        super().__init__(params, defaults, max_norm, capturable)
 
     def _check_group(self, group: Mapping[str, Any]) -> None:
         # As in PyTorch, more steps are taken for a mistake.
@@ -86,6 +90,8 @@ class Muon(Optimizer):
 
     def _check_parameter(self, tensor: torch.Tensor, device: torch.device | None) -> None:
         super()._check_parameter(tensor, device)
+        if as_dtensor(tensor) is not None:
+            raise ArgumentError("expected whole matrices, but got a DTensor")
         if tensor.ndim != 2:
             raise ArgumentError(f"expected parameters with 2 dimensions, but got one of shape {list(tensor.shape)}")
 

@@ -15,9 +15,9 @@ from te_mlir.torch.optim.base import Operands, Optimizer, Update, floats, grad_s
 class SGD(Optimizer):
     """Stochastic gradient descent with momentum, as torch.optim.SGD, in one compiled program for all parameters.
 
-    params and max_norm are those of `AdamW`. A group may have its own lr, momentum, weight_decay (added to the gradient)
-    and nesterov. momentum is below 1, and dampening can only be 0. Momentum buffers are float32 for parameters of any
-    type. What is compiled again, checkpoints and errors are as for `AdamW`.
+    params, max_norm and capturable are those of `AdamW`. A group may have its own lr, momentum, weight_decay (added to
+    the gradient) and nesterov. momentum is below 1, and dampening can only be 0. Momentum buffers are float32 for
+    parameters of any type. What is compiled again, checkpoints and errors are as for `AdamW`.
     """
 
     _fixed = {"dampening": 0, "maximize": False}
@@ -31,9 +31,11 @@ class SGD(Optimizer):
         weight_decay: float = 0.0,
         nesterov: bool = False,
         max_norm: float | None = None,
+        *,
+        capturable: bool = False,
     ) -> None:
         defaults = {"lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay}
-        super().__init__(params, {**defaults, "nesterov": nesterov}, max_norm)
+        super().__init__(params, {**defaults, "nesterov": nesterov}, max_norm, capturable)
 
     def _check_group(self, group: Mapping[str, Any]) -> None:
         if not 0 <= group["momentum"] < 1:
