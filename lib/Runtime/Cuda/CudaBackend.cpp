@@ -533,10 +533,16 @@ Status CudaBackend::timerElapsed(float *milliseconds) {
       "cuEventElapsedTime");
 }
 
-// The capture mode is thread-local: what other threads of the program do
-// meanwhile, for example allocate, does not end the capture.
+// While a caller captures a stream, the driver does not say whose it is: asking
+// would end the capture.
 Status CudaBackend::checkStream(void *stream) {
   TE_RT_RETURN_IF_FAILED(checkProcess());
+  CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+  TE_RT_RETURN_IF_FAILED(device.check(
+      driver.cuStreamIsCapturing(static_cast<CUstream>(stream), &capture),
+      "cuStreamIsCapturing"));
+  if (capture != CU_STREAM_CAPTURE_STATUS_NONE)
+    return Status::ok();
   CUdevice of = device.device;
   TE_RT_RETURN_IF_FAILED(
       device.check(driver.cuStreamGetDevice(static_cast<CUstream>(stream), &of),
@@ -549,6 +555,8 @@ Status CudaBackend::checkStream(void *stream) {
                                       std::to_string(of)};
 }
 
+// The capture mode is thread-local: what other threads of the program do
+// meanwhile, for example allocate, does not end the capture.
 Status CudaBackend::beginCapture(void *stream) {
   TE_RT_RETURN_IF_FAILED(enterThread());
   return device.check(

@@ -282,7 +282,19 @@ CUresult CUDAAPI cuStreamSynchronize(CUstream stream) {
 CUresult CUDAAPI cuStreamGetDevice(CUstream stream, CUdevice *device) {
   ENTER(cuStreamGetDevice);
   const Object *object = book().use(stream, Kind::stream, "cuStreamGetDevice");
+  if (object && object->capturing)
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   *device = object ? object->device : 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuStreamIsCapturing(CUstream stream,
+                                     CUstreamCaptureStatus *status) {
+  ENTER(cuStreamIsCapturing);
+  const Object *object =
+      book().use(stream, Kind::stream, "cuStreamIsCapturing");
+  *status = object && object->capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE
+                                        : CU_STREAM_CAPTURE_STATUS_NONE;
   return CUDA_SUCCESS;
 }
 
@@ -635,16 +647,10 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned gridX,
 }
 
 static uint64_t bytesOf(CUtensorMapDataType type) {
-  switch (type) {
-  case CU_TENSOR_MAP_DATA_TYPE_UINT8:
-    return 1;
-  case CU_TENSOR_MAP_DATA_TYPE_BFLOAT16:
-    return 2;
-  case CU_TENSOR_MAP_DATA_TYPE_FLOAT32:
-    return 4;
-  default:
-    return 0;
-  }
+  return type == CU_TENSOR_MAP_DATA_TYPE_UINT8      ? 1
+         : type == CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 ? 2
+         : type == CU_TENSOR_MAP_DATA_TYPE_FLOAT32  ? 4
+                                                    : 0;
 }
 
 // The rules of the driver's manual for the cases that the runtime uses: three

@@ -531,8 +531,9 @@ TEST_F(NcclInstance, ReducesOnTheStepsStream) {
   book().collectiveStreams.clear();
   book().calls.clear();
   ASSERT_OK(te_rt_instance_run(instance, &memory, stream));
-  EXPECT_EQ(book().calls, Strings({"cuCtxSetCurrent", "cuStreamGetDevice",
-                                   "cuMemsetD32Async", "ncclAllReduce"}));
+  EXPECT_EQ(book().calls, Strings({"cuCtxSetCurrent", "cuStreamIsCapturing",
+                                   "cuStreamGetDevice", "cuMemsetD32Async",
+                                   "ncclAllReduce"}));
   EXPECT_EQ(book().collectiveStreams, std::vector<const void *>({stream}));
 
   // A captured step, and its replays.
