@@ -63,7 +63,7 @@ class GPT(nn.Module):
         x = self.bytes(tokens) + self.places.weight[: tokens.shape[1]]
         for block in self.blocks:
             x = block(x)
-        return F.cross_entropy(self.head(self.norm(x)).flatten(0, 1), targets.flatten())
+        return F.cross_entropy(self.head(self.norm(x)).flatten(0, 1).float(), targets.flatten())
 
 
 def batches(arguments, device):
@@ -77,7 +77,7 @@ def batches(arguments, device):
 
 
 def train(arguments, device, captured):
-    """(The losses, milliseconds of a step without its batch)."""
+    """(The losses, the parameters, milliseconds of a step without its batch)."""
     torch._dynamo.reset()
     torch.manual_seed(0)
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
@@ -121,7 +121,8 @@ def train(arguments, device, captured):
         if device.type == "cuda":
             torch.cuda.synchronize()
         times.append(time.perf_counter() - start)
-    return torch.stack(losses).tolist(), 1000 * sorted(times)[len(times) // 2]
+    parameters = [parameter.detach() for parameter in model.parameters()]
+    return torch.stack(losses).tolist(), parameters, 1000 * sorted(times)[len(times) // 2]
 
 
 def main(given=None):
@@ -137,15 +138,17 @@ def main(given=None):
     parser.add_argument("--rate", type=float, default=1e-3)
     arguments = parser.parse_args(given)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    losses, eager = train(arguments, device, captured=False)
+    losses, parameters, eager = train(arguments, device, captured=False)
     print(f"losses {losses[0]:.3f} to {losses[-1]:.3f}, {eager:.2f} ms a step")
     if device.type == "cuda":
-        again, replayed = train(arguments, device, captured=True)
+        again, others, replayed = train(arguments, device, captured=True)
         print(f"captured: {replayed:.2f} ms a step")
         if again != losses:
             different = next(number for number, pair in enumerate(zip(losses, again)) if pair[0] != pair[1])
             raise SystemExit(f"captured losses differ from step {different} on: {losses[different]} {again[different]}")
-        print("captured losses have the same bits")
+        if not all(torch.equal(a, b) for a, b in zip(parameters, others)):
+            raise SystemExit("captured steps end with other parameters")
+        print("captured losses and parameters have the same bits")
     return losses
 
 

@@ -24,13 +24,11 @@ import time
 
 import torch
 from compare import SIZES
-from speed import measured_apart, timed, write
+from speed import MAX_NORM, measured_apart, timed, write
 
 ADAMW = ("te", "te-bf16-moments", "te-fp8-moments", "torch")
 MUON = ("te-muon", "torch-muon")
 ROWS = [name + clip for name in (*ADAMW, *MUON) for clip in ("", "+clip")]
-#: Of the gradients of most models.
-MAX_NORM = 1.0
 NEWTON_SCHULZ_STEPS = 5
 #: The types of the first moments, and bytes of both moments of an element; 128 have two scales of f32.
 MOMENTS = {

@@ -6,9 +6,11 @@
     python3 speed.py --model qwen3                             # 4 layers of Qwen3 8B
     python3 speed.py --model gpt2 --layers 12 --vocabulary 50257 --sequences 8 --sequence 1024   # of GPT-2 XL
     python3 speed.py --layers 16 --recompute                   # activations of layers are computed again in the backward
+    python3 speed.py --update                                  # whole steps: gradients are clipped, and AdamW updates
 
 A row is a program:
-    te-bf16, te-delayed, te-current, te-block     te with this recipe; with "+graph", recorded as a CUDA graph
+    te-bf16, te-delayed, te-current, te-block     te with this recipe; with "+graph", recorded as a CUDA graph (with
+                                                  --update, the whole step as one graph of PyTorch)
     torch                                         torch.compile in bf16
     torchao                                       the same, with the linear layers of torchao's tensorwise FP8
     transformer-engine-bf16, -delayed, -current, -block
@@ -16,7 +18,9 @@ A row is a program:
 
 The peers are at their best: causal flash attention without a mask tensor (compare.py). Each row runs for a while, so that
 the clock is that of sustained work, and is then timed back to back, without a wait for each step. Gradients are dropped
-after each step, as an optimizer with `zero_grad(set_to_none=True)` does. Memory is what the whole device has in use
+after each step, as an optimizer with `zero_grad(set_to_none=True)` does. With `--update`, te's rows have te_mlir.torch.optim.AdamW
+with moments of bf16 and `max_norm`, and the others torch.optim.AdamW(fused=True), whose moments have the type of the
+parameters, bf16, after clip_grad_norm_. Memory is what the whole device has in use
 after a step, without what it had before the first one. Clock and power are those of the timed steps (nvidia-smi).
 Needs te_mlir, torch and transformers; torchao and TransformerEngine for their rows.
 """
@@ -46,6 +50,8 @@ MODEL_SIZES = {
     "qwen3": {"intermediate_size": 12288},
     "gpt2": {"hidden_size": 1600, "num_attention_heads": 25},
 }
+#: Of the gradients of most models.
+MAX_NORM = 1.0
 OTHER = "transformer-engine-"
 ROWS = ["torch", "torchao", "te-bf16", "te-delayed", "te-current", "te-current+graph", "te-block"]
 ROWS += [OTHER + name for name in ("bf16", "delayed", "current", "block")]
@@ -115,8 +121,8 @@ def write(rows, arguments, *names):
     pathlib.Path(arguments.out).write_text(json.dumps(result, indent=1) + "\n")
 
 
-def compiled(row, model, recompute=False):
-    """The loss of the model as the program that a row names; with `recompute`, activations are not saved.
+def compiled(row, model, arguments):
+    """The loss of the model as the program that a row names; with `--recompute`, activations are not saved.
 
     te saves the inputs of residual blocks then, two for each layer, and the peers save the input of each layer.
     """
@@ -125,12 +131,12 @@ def compiled(row, model, recompute=False):
         import te_mlir
         import te_mlir.torch
 
-        options = {"cuda_graph": True} if graph else {}
-        if recompute:
+        options = {"cuda_graph": True} if graph and not arguments.update else {}
+        if arguments.recompute:
             options["remat"] = "everything"
         return te_mlir.torch.jit(Loss(model), recipe=getattr(te_mlir, RECIPES[name])(), strict=True, **options)
     without_mask_tensor(model)
-    if recompute:
+    if arguments.recompute:
         model.gradient_checkpointing_enable({"use_reentrant": False})
         model.train()
     if name == "torchao":
@@ -138,6 +144,54 @@ def compiled(row, model, recompute=False):
 
         convert_to_float8_training(model, config=Float8LinearConfig())
     return torch.compile(Loss(model))
+
+
+def update_of(row, parameters, arguments):
+    """What drops the gradients after a backward; with `--update`, it clips them and updates the parameters before."""
+    name, _, graph = row.partition("+")
+    if not arguments.update:
+
+        def update():
+            for parameter in parameters:
+                parameter.grad = None
+
+        return update
+    options = {"lr": 1e-5, "weight_decay": 0.1}
+    is_te = name in RECIPES
+    if is_te:
+        import te_mlir.torch.optim
+
+        moments = {"moments_dtype": torch.bfloat16, "max_norm": MAX_NORM}
+        optimizer = te_mlir.torch.optim.AdamW(parameters, capturable=bool(graph), **moments, **options)
+    else:
+        optimizer = torch.optim.AdamW(parameters, fused=not arguments.small, **options)
+
+    def update():
+        if not is_te:
+            torch.nn.utils.clip_grad_norm_(parameters, MAX_NORM, foreach=True)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    return update
+
+
+def captured(step, batch):
+    """`step(batch)` as a CUDA graph of PyTorch, which reads its batch where it was captured."""
+    own = torch.zeros_like(batch)
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step(own)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step(own)
+
+    def replay(batch):
+        own.copy_(batch)
+        graph.replay()
+
+    return replay
 
 
 def measure(row, arguments):
@@ -157,14 +211,18 @@ def measure(row, arguments):
     else:
         model = model_of(sizes, device, arguments.model)
         draw_weights(model, 0)
-        program = compiled(row, model, arguments.recompute)
+        program = compiled(row, model, arguments)
     shape = (arguments.sequences, 32 if arguments.small else arguments.sequence)
     batches = [torch.randint(0, sizes["vocab_size"], shape, device=device) for _ in range(4)]
 
+    update = update_of(row, list(model.parameters()), arguments)
+
+    def step_of(batch):
+        program(batch).backward()
+        update()
+
     def step(index):
-        program(batches[index % 4]).backward()
-        for parameter in model.parameters():
-            parameter.grad = None
+        step_of(batches[index % 4])
 
     synchronize()
     if cuda:
@@ -172,6 +230,8 @@ def measure(row, arguments):
         torch.cuda.empty_cache()
     free = torch.cuda.mem_get_info()[0] if cuda else 0
     start = time.perf_counter()
+    if cuda and arguments.update and row.endswith("+graph"):
+        step_of = captured(step_of, batches[0])
     step(0)
     synchronize()
     result = {"row": row, "first_step_s": time.perf_counter() - start}
@@ -191,6 +251,7 @@ def main():
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--model", choices=MODEL_SIZES, default="llama")
     parser.add_argument("--recompute", action="store_true", help="activation checkpoints for each layer")
+    parser.add_argument("--update", action="store_true", help="clip the gradients and update the parameters")
     parser.add_argument("--vocabulary", type=int, default=128256)
     parser.add_argument("--sequences", type=int, default=1)
     parser.add_argument("--sequence", type=int, default=8192)
@@ -215,7 +276,8 @@ def main():
     left_out = [] if arguments.rows else [row for row in possible if row not in chosen]
     if left_out:
         print(f"left out, because their packages are not installed: {', '.join(left_out)}")
-    write(measured_apart(chosen), arguments, "model", "recompute", "layers", "vocabulary", "sequences", "sequence")
+    names = ("model", "recompute", "update", "layers", "vocabulary", "sequences", "sequence")
+    write(measured_apart(chosen), arguments, *names)
 
 
 if __name__ == "__main__":

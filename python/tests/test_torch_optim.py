@@ -279,6 +279,28 @@ def test_capturable_steps_read_nothing_on_the_host(make, monkeypatch):
     assert all(group["capturable"] for group in loaded.param_groups)
 
 
+def test_states_that_a_caller_changes_are_read():
+    (tensor,), (other,) = parameters([(16,)]), parameters([(16,)])
+    mine, fresh = (te_mlir.torch.optim.AdamW([each], **OPTIONS) for each in (tensor, other))
+    for number in range(2):
+        give_gradients([tensor], number)
+        mine.step()
+    other.data.copy_(tensor.data)
+    mine.state[tensor]["exp_avg"] = torch.zeros(16)
+    mine.state[tensor]["exp_avg_sq"] = torch.zeros(16)
+    mine.state[tensor]["step"].zero_()
+    for optimizer, each in ((mine, tensor), (fresh, other)):
+        give_gradients([each], 5)
+        optimizer.step()
+    assert torch.equal(tensor, other)
+    mine.state.clear()
+    fresh.state.clear()
+    for optimizer, each in ((mine, tensor), (fresh, other)):
+        give_gradients([each], 6)
+        optimizer.step()
+    assert torch.equal(tensor, other) and mine.state[tensor]["step"] == 1
+
+
 def test_checkpoints_without_capturable():
     (tensor,), (other,) = parameters([(4, 4)]), parameters([(4, 4)])
     give_gradients([tensor], 0)

@@ -9,7 +9,8 @@ import torch
 
 from te_mlir import build
 from te_mlir.errors import ArgumentError
-from te_mlir.torch.optim.base import Operands, Optimizer, Update, floats, grad_scale
+from te_mlir.torch.optim.base import Operands, Optimizer, floats, grad_scale
+from te_mlir.torch.optim.plan import Update
 from te_mlir.torch.optim.shards import as_dtensor
 from te_mlir.torch.tensors import dtype_name
 

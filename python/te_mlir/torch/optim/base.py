@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -12,53 +11,14 @@ from te_mlir import build, devices, dtypes
 from te_mlir.errors import ArgumentError
 from te_mlir.runtime import context as context_of
 from te_mlir.step import Step, compile
-from te_mlir.torch.optim.shards import check_alike, groups_of, local, part_of
+from te_mlir.torch.optim.plan import Group, Plan, Row, Update
+from te_mlir.torch.optim.shards import check_alike, local
 from te_mlir.torch.tensors import dtype_name
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
 _TYPES = (torch.float32, torch.bfloat16, torch.float16)
-
-
-class Update(NamedTuple):
-    """The update of one parameter, as far as the program depends on it.
-
-    states: the shapes and types of its states. row: which learning rate and step it reads; several updates may share them.
-    number: its place among all parameters. options: those of its group, as the optimizer's `_options` returns them.
-    """
-
-    shape: tuple[int, ...]
-    dtype: torch.dtype
-    grad_dtype: torch.dtype
-    states: tuple[tuple[tuple[int, ...], torch.dtype], ...]
-    row: int
-    number: int
-    options: Any
-
-
-class Row(NamedTuple):
-    """A learning rate and, if steps are counted, the number of the step; tensors are read when the step runs."""
-
-    lr: float | torch.Tensor
-    step: float | torch.Tensor
-    capturable: bool
-
-
-@dataclasses.dataclass
-class _Work:
-    """What a step updates in this process.
-
-    tensors: param, grad and states of each update. changed: parameters. counts: the steps of all parameters. rows: by group
-    and step, with their numbers. squares: the gradients, by the groups of processes that sum their squares.
-    """
-
-    updates: list[Update] = dataclasses.field(default_factory=list)
-    tensors: list[torch.Tensor] = dataclasses.field(default_factory=list)
-    changed: list[torch.Tensor] = dataclasses.field(default_factory=list)
-    counts: list[torch.Tensor] = dataclasses.field(default_factory=list)
-    rows: dict[tuple[int, float], tuple[int, Row]] = dataclasses.field(default_factory=dict)
-    squares: dict[tuple[ProcessGroup, ...], list[torch.Tensor]] = dataclasses.field(default_factory=dict)
 
 
 class Operands(NamedTuple):
@@ -91,6 +51,7 @@ class Optimizer(torch.optim.Optimizer):
         #: The norm of the gradients of the last step before they were clipped, if there is `max_norm`.
         self.grad_norm: torch.Tensor | None = None
         self._programs: dict[Any, Step] = {}
+        self._plan: Plan | None = None
         super().__init__(params, {**defaults, "capturable": capturable})
 
     def _states(self, group: Mapping[str, Any]) -> Sequence[str]:
@@ -120,6 +81,7 @@ class Optimizer(torch.optim.Optimizer):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self.__dict__.setdefault("_programs", {})
+        self.__dict__.setdefault("_plan", None)
         for group in self.param_groups:
             # Checkpoints of classes that do not have the option.
             group.setdefault("capturable", self.defaults["capturable"])
@@ -193,90 +155,86 @@ class Optimizer(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        work = _Work()
         parameters = list(self._tensors())
-        position = 0
-        for number, group in enumerate(self.param_groups):
-            options, names, capturable = self._options(group), self._states(group), group["capturable"]
-            for tensor in group["params"]:
-                position += 1
-                if tensor.grad is None or not tensor.numel():
-                    continue
-                own, grad = local(tensor), self._local_gradient(tensor)
-                states = [local(state) for state in self._states_of(tensor, group, names)]
-                count: float | torch.Tensor = 0.0
-                if self._counts_steps:
-                    work.counts.append(self.state[tensor]["step"])
-                    count = work.counts[-1] if capturable else float(work.counts[-1]) + 1
-                squares = work.squares.setdefault(groups_of(tensor), [])
-                if not own.numel():
-                    # Other processes have all of it.
-                    continue
-                squares.append(grad)
-                # The host does not know which steps on the device are equal.
-                key = number, position if isinstance(count, torch.Tensor) else count
-                row, _ = work.rows.setdefault(key, (len(work.rows), Row(group["lr"], count, capturable)))
-                kinds = tuple((tuple(state.shape), state.dtype) for state in states)
-                place = position + len(parameters) * part_of(tensor)
-                work.updates.append(Update(tuple(own.shape), own.dtype, grad.dtype, kinds, row, place, options))
-                work.tensors += (own, grad, *states)
-                work.changed += (own,) if own is tensor else (own, tensor)
-        if work.squares:
-            self._run(work, parameters[0].device)
+        grads = [tensor.grad for tensor in parameters]
+        groups = [
+            Group(self._options(group), tuple(self._states(group)), group["capturable"], len(group["params"]))
+            for group in self.param_groups
+        ]
+        if self._plan is None or not self._plan.fits(parameters, grads, groups, self.state):
+            self._check_and_start(groups)
+            self._plan = Plan(parameters, grads, groups, self.state)
+        if self._plan.squares:
+            self._run(self._plan, grads)
         return loss
 
-    def _run(self, work: _Work, device: torch.device) -> None:
-        is_sharded = any(work.squares)
-        sums = None
-        if is_sharded and self.max_norm is not None:
-            kinds = tuple(tuple((tuple(g.shape), g.dtype) for g in grads) for grads in work.squares.values())
-            sums = self._compiled(_squares_program, kinds, device)
-        program = self._compiled(self._program, (tuple(work.updates), self.max_norm, sums is not None), device)
-        if work.counts:
-            torch._foreach_add_(work.counts, 1)
-        tensors = work.tensors + self._scalars([row for _, row in work.rows.values()], device)
+    def _check_and_start(self, groups: Sequence[Group]) -> None:
+        """Checks gradients, and starts states that do not exist yet; raises ArgumentError."""
+        for group, kept in zip(self.param_groups, groups):
+            for tensor in group["params"]:
+                if tensor.grad is not None and tensor.numel():
+                    _gradient(tensor, tensor.grad)
+                    self._start_states(tensor, group, kept.states)
+
+    def _run(self, plan: Plan, grads: Sequence[torch.Tensor | None]) -> None:
+        device = plan.parameters[0].device
+        own = []
+        for place, is_sharded in zip(plan.places, plan.is_sharded):
+            grad = grads[place]
+            assert grad is not None
+            quick = type(grad) is torch.Tensor and not is_sharded
+            own.append(grad.contiguous() if quick else _gradient(plan.parameters[place], grad))
+        row_of, rows = plan.rows()
+        program, sums = self._compiled_plan(plan, row_of, own, device)
+        if plan.counts:
+            torch._foreach_add_(plan.counts, 1)
+        tensors = plan.tensors(own) + self._scalars(rows, device)
         if sums is not None:
-            tensors.append(_total(sums, work.squares))
+            tensors.append(_total(sums, {over: [own[n] for n in part] for over, part in plan.squares.items()}))
         self.grad_norm = program(**dict(zip(program.interface.index, tensors))).get("norm")
         # Autograd must notice that a tensor which it saved has changed.
-        torch.autograd.graph.increment_version(work.changed)
+        torch.autograd.graph.increment_version(plan.changed())
 
-    def _local_gradient(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The gradient of the part of a parameter that this process has."""
-        given = tensor.grad
-        assert given is not None
-        check_alike(tensor, given, "a gradient")
-        grad = local(given)
-        if grad.is_sparse or grad.dtype not in _TYPES:
+    def _compiled_plan(
+        self, plan: Plan, row_of: tuple[int, ...], grads: Sequence[torch.Tensor], device: torch.device
+    ) -> tuple[Step, Step | None]:
+        """The program of the updates, and one for sums of squares over processes, if there has to be one.
+
+        Raises ArgumentError if a CUDA graph is captured that cannot have the step.
+        """
+        captured = device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+        if captured and not all(group.capturable for group in plan.groups):
             raise ArgumentError(
-                f"expected dense gradients of float32, bfloat16 or float16, but got a {type(grad).__name__} "
-                f"of {dtype_name(grad.dtype)} with layout {grad.layout}"
+                "expected 'capturable' to be True in all groups of an optimizer whose step a CUDA graph captures, "
+                "but got False"
             )
-        return grad.contiguous()
+        wanted = row_of, self.max_norm
+        if plan.compiled is None or plan.compiled[0] != wanted:
+            sums = None
+            if any(plan.squares) and self.max_norm is not None:
+                kinds = [[(tuple(grads[n].shape), grads[n].dtype) for n in part] for part in plan.squares.values()]
+                sums = self._compiled(_squares_program, tuple(map(tuple, kinds)), device, captured)
+            arguments = plan.updates(row_of), self.max_norm, sums is not None
+            plan.compiled = wanted, self._compiled(self._program, arguments, device, captured), sums
+        return plan.compiled[1:]
 
-    def _states_of(self, tensor: torch.Tensor, group: Mapping[str, Any], names: Sequence[str]) -> list[torch.Tensor]:
-        """The states of a parameter, which start as zeros."""
-        state = self.state[tensor] if names or self._counts_steps else {}
-        if self._counts_steps and "step" not in state:
-            state["step"] = self._new_step(tensor, group, 0.0)
+    def _start_states(self, tensor: torch.Tensor, group: Mapping[str, Any], names: Sequence[str]) -> None:
+        """Gives a parameter the states that it does not have yet: zeros."""
+        if self._counts_steps and "step" not in self.state[tensor]:
+            self.state[tensor]["step"] = self._new_step(tensor, group, 0.0)
         for name in names:
-            if state.get(name) is None:
-                state[name] = self._new_state(tensor, name)
-        return [state[name] for name in names]
+            if self.state[tensor].get(name) is None:
+                self.state[tensor][name] = self._new_state(tensor, name)
 
     def _new_step(self, tensor: torch.Tensor, group: Mapping[str, Any], count: float) -> torch.Tensor:
         # Without `capturable`, the host must know the step without waiting for a device.
         device = tensor.device if group["capturable"] else torch.device("cpu")
         return torch.full((), count, dtype=torch.float32, device=device)
 
-    def _compiled(self, make: Callable[..., build.Module], arguments: tuple[Any, ...], device: torch.device) -> Step:
-        """The program `make(*arguments)`; raises ArgumentError if a CUDA graph is captured that cannot have it."""
-        captured = device.type == "cuda" and torch.cuda.is_current_stream_capturing()
-        if captured and not all(group["capturable"] for group in self.param_groups):
-            raise ArgumentError(
-                "expected 'capturable' to be True in all groups of an optimizer whose step a CUDA graph captures, "
-                "but got False"
-            )
+    def _compiled(
+        self, make: Callable[..., build.Module], arguments: tuple[Any, ...], device: torch.device, captured: bool
+    ) -> Step:
+        """The program `make(*arguments)`; raises ArgumentError if a CUDA graph is captured and it is not compiled."""
         key = make.__name__, arguments, device
         if key not in self._programs:
             if captured:
@@ -290,25 +248,28 @@ class Optimizer(torch.optim.Optimizer):
 
     def _scalars(self, rows: Sequence[Row], device: torch.device) -> list[torch.Tensor]:
         """The learning rate and the step of each row on the device, at addresses that te accepts."""
+        rates = [group["lr"] for group in self.param_groups]
+        capturable = [group["capturable"] for group in self.param_groups]
         # What the host knows is one copy, which does not wait for the device because it is so small: 16 bytes apart,
         # because te reads aligned memory.
         table: Iterator[torch.Tensor] = iter(())
-        known = [row for row in rows if not row.capturable]
+        known = [(rates[number], step) for number, step in rows if not capturable[number]]
         if known:
-            values = [[0.0 if isinstance(lr, torch.Tensor) else float(lr), 0, 0, 0, n, 0, 0, 0] for lr, n, _ in known]
+            values = [[0.0 if isinstance(lr, torch.Tensor) else float(lr), 0, 0, 0, n, 0, 0, 0] for lr, n in known]
             table = iter(torch.tensor(values, dtype=torch.float32).to(device, non_blocking=True))
+        on_device = {number: _on_device(rates[number], device) for number, _ in rows if capturable[number]}
         found: list[torch.Tensor] = []
-        constants: dict[float, torch.Tensor] = {}
-        for lr, step, capturable in rows:
-            if not capturable:
+        for number, step in rows:
+            if capturable[number]:
+                lr = on_device[number]
+            else:
                 row = next(table)
-                if isinstance(lr, torch.Tensor):
-                    row[0].copy_(lr, non_blocking=True)
                 lr, step = row[0], row[4]
-            elif not isinstance(lr, torch.Tensor):
-                lr = constants.setdefault(lr, torch.full((), lr, dtype=torch.float32, device=device))
-            found.append(_aligned(lr, device))
-            if isinstance(step, torch.Tensor) and self._counts_steps:
+                if isinstance(rates[number], torch.Tensor):
+                    lr.copy_(rates[number], non_blocking=True)
+            found.append(lr)
+            if self._counts_steps:
+                assert isinstance(step, torch.Tensor)
                 found.append(step)
         return found
 
@@ -339,11 +300,25 @@ class Optimizer(torch.optim.Optimizer):
         return module
 
 
-def _aligned(value: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """A number in float32 on the device at a multiple of 16 bytes."""
+def _on_device(value: float | torch.Tensor, device: torch.device) -> torch.Tensor:
+    """A number in float32 on the device, at a multiple of 16 bytes."""
+    if not isinstance(value, torch.Tensor):
+        return torch.full((), value, dtype=torch.float32, device=device)
     if value.dtype == torch.float32 and value.device == device and value.data_ptr() % 16 == 0:
         return value
     return torch.empty((), dtype=torch.float32, device=device).copy_(value.reshape(()), non_blocking=True)
+
+
+def _gradient(tensor: torch.Tensor, given: torch.Tensor) -> torch.Tensor:
+    """The gradient of the part of a parameter that this process has; raises ArgumentError."""
+    check_alike(tensor, given, "a gradient")
+    grad = local(given)
+    if grad.is_sparse or grad.dtype not in _TYPES:
+        raise ArgumentError(
+            f"expected dense gradients of float32, bfloat16 or float16, but got a {type(grad).__name__} "
+            f"of {dtype_name(grad.dtype)} with layout {grad.layout}"
+        )
+    return grad.contiguous()
 
 
 def grad_scale(factor: build.Value | None) -> str:

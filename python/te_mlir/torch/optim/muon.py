@@ -10,7 +10,8 @@ import torch
 
 from te_mlir import build
 from te_mlir.errors import ArgumentError
-from te_mlir.torch.optim.base import Operands, Optimizer, Update
+from te_mlir.torch.optim.base import Operands, Optimizer
+from te_mlir.torch.optim.plan import Update
 from te_mlir.torch.optim.sgd import descend
 from te_mlir.torch.optim.shards import as_dtensor
 

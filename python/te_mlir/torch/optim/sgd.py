@@ -9,7 +9,8 @@ import torch
 
 from te_mlir import build
 from te_mlir.errors import ArgumentError
-from te_mlir.torch.optim.base import Operands, Optimizer, Update, floats, grad_scale
+from te_mlir.torch.optim.base import Operands, Optimizer, floats, grad_scale
+from te_mlir.torch.optim.plan import Update
 
 
 class SGD(Optimizer):

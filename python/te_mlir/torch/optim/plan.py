@@ -1,0 +1,164 @@
+"""What a step updates, gathered once for all steps in which it stays the same."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from te_mlir.step import Step
+from te_mlir.torch.optim.shards import as_dtensor, groups_of, local, part_of
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+
+class Update(NamedTuple):
+    """The update of one parameter, as far as the program depends on it.
+
+    states: the shapes and types of its states. row: which learning rate and step it reads; several updates may share them.
+    number: its place among all parameters. options: those of its group, as the optimizer's `_options` returns them.
+    """
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    grad_dtype: torch.dtype
+    states: tuple[tuple[tuple[int, ...], torch.dtype], ...]
+    row: int
+    number: int
+    options: Any
+
+
+class Group(NamedTuple):
+    """What a program depends on in a group of parameters. states: their names. size: the number of parameters."""
+
+    options: Any
+    states: tuple[str, ...]
+    capturable: bool
+    size: int
+
+
+class Row(NamedTuple):
+    """The number of a group, whose learning rate it has, and a step; a tensor is read when the step runs."""
+
+    group: int
+    step: float | torch.Tensor
+
+
+class Plan:
+    """The updates of a step in this process.
+
+    parameters, grads, groups: those of the optimizer. state: its `state`, with all states that it needs.
+    """
+
+    def __init__(
+        self,
+        parameters: Sequence[torch.Tensor],
+        grads: Sequence[torch.Tensor | None],
+        groups: Sequence[Group],
+        state: Mapping[torch.Tensor, dict[str, Any]],
+    ) -> None:
+        self.parameters, self.groups, self._state, self._count = parameters, groups, state, len(state)
+        self._kinds = [_kind(grad) for grad in grads]
+        #: The states that the updates read, where the optimizer has them, and their names.
+        self._kept: list[torch.Tensor] = []
+        self._kept_in: list[dict[str, Any]] = []
+        self._kept_names: list[str] = []
+        #: The steps of all parameters with a gradient, and the places of those that are updated among all parameters.
+        self.counts: list[torch.Tensor] = []
+        self.places: list[int] = []
+        self.is_sharded: list[bool] = []
+        self._updates: list[Update] = []
+        self._groups_of: list[int] = []
+        self._steps: list[torch.Tensor] = []
+        #: The parameter and the states of each update.
+        self._own: list[list[torch.Tensor]] = []
+        #: The updates, by the groups of processes that add up the squares of their gradients.
+        self.squares: dict[tuple[ProcessGroup, ...], list[int]] = {}
+        #: What the programs were compiled for, the program of the updates and, if there is one, that of the sums.
+        self.compiled: tuple[Any, Step, Step | None] | None = None
+        places = iter(range(len(parameters)))
+        for number, group in enumerate(groups):
+            for place in (next(places) for _ in range(group.size)):
+                grad = grads[place]
+                if grad is not None and parameters[place].numel():
+                    self._add(place, number, grad.dtype)
+
+    def _add(self, place: int, number: int, grad_dtype: torch.dtype) -> None:
+        tensor, group = self.parameters[place], self.groups[number]
+        state = self._state.get(tensor, {})
+        names = [*group.states, *(("step",) if "step" in state else ())]
+        self._kept += [state[name] for name in names]
+        self._kept_in += [state] * len(names)
+        self._kept_names += names
+        if "step" in state:
+            self.counts.append(state["step"])
+        squares = self.squares.setdefault(groups_of(tensor), [])
+        own = local(tensor)
+        if not own.numel():
+            # Other processes have all of it.
+            return
+        squares.append(len(self.places))
+        states = [local(state[name]) for name in group.states]
+        kinds = tuple((tuple(each.shape), each.dtype) for each in states)
+        number_of_part = 1 + place + len(self.parameters) * part_of(tensor)
+        self._updates.append(Update(tuple(own.shape), own.dtype, grad_dtype, kinds, 0, number_of_part, group.options))
+        self.places.append(place)
+        self.is_sharded.append(as_dtensor(tensor) is not None)
+        self._groups_of.append(number)
+        if "step" in state:
+            self._steps.append(state["step"])
+        self._own.append([own, *states])
+
+    def fits(
+        self,
+        parameters: Sequence[torch.Tensor],
+        grads: Sequence[torch.Tensor | None],
+        groups: Sequence[Group],
+        state: Mapping[torch.Tensor, dict[str, Any]],
+    ) -> bool:
+        """Whether a step of an optimizer that has these is this one."""
+        return (
+            state is self._state
+            and len(state) == self._count
+            and groups == self.groups
+            and len(parameters) == len(self.parameters)
+            and all(map(operator.is_, parameters, self.parameters))
+            and list(map(_kind, grads)) == self._kinds
+            and all(map(operator.is_, map(dict.get, self._kept_in, self._kept_names), self._kept))
+        )
+
+    def rows(self) -> tuple[tuple[int, ...], list[Row]]:
+        """The number of the row of each update, and the rows."""
+        steps: list[float | torch.Tensor] = [0.0] * len(self.places)
+        if self._steps:
+            capturable = [self.groups[number].capturable for number in self._groups_of]
+            known = [step for step, on_device in zip(self._steps, capturable) if not on_device]
+            values = iter((torch.stack(known) + 1).tolist() if known else ())
+            steps = [step if on_device else next(values) for step, on_device in zip(self._steps, capturable)]
+        # The host does not know which steps on the device are equal: those are keys by themselves.
+        keys = list(zip(self._groups_of, steps))
+        numbers: dict[tuple[int, float | torch.Tensor], int] = {}
+        row_of = tuple(numbers.setdefault(key, len(numbers)) for key in keys)
+        return row_of, [Row(*key) for key in numbers]
+
+    def updates(self, row_of: Sequence[int]) -> tuple[Update, ...]:
+        return tuple(update._replace(row=row) for update, row in zip(self._updates, row_of))
+
+    def tensors(self, grads: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The parameter, gradient and states of each update. grads: gradients of the updates."""
+        found: list[torch.Tensor] = []
+        for place, is_sharded, (own, *states), grad in zip(self.places, self.is_sharded, self._own, grads):
+            found += (local(self.parameters[place]) if is_sharded else own, grad, *states)
+        return found
+
+    def changed(self) -> list[torch.Tensor]:
+        """The tensors that the updates write, for autograd."""
+        parts = [own for (own, *_), is_sharded in zip(self._own, self.is_sharded) if is_sharded]
+        return [self.parameters[place] for place in self.places] + parts
+
+
+def _kind(grad: torch.Tensor | None) -> tuple[torch.dtype, torch.layout] | None:
+    return None if grad is None else (grad.dtype, grad.layout)
