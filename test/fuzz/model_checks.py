@@ -226,18 +226,18 @@ class Checker:
         return oracle(self.layer_recipe(op), self.model.dtype, scales)
 
     def slot(self, op, role, group):
-        """The scale of an operand of a layer: that of the first layer that reads the tensor."""
+        """The scale of an operand of a layer: that of the first layer of its kind that reads the tensor."""
         readers = [op]
         if role != "dy":
             tensor = op.operands[0 if role == "x" else 1]
-            readers = [other for other in self.model.ops if tensor in other.operands]
+            readers = [other for other in self.model.ops if other.kind == op.kind and tensor in other.operands]
         known = [self.case.scales.get(f"{reader.result}.{role}.scale") for reader in readers]
         return next((np.ravel(scale)[group or 0] for scale in known if scale is not None), None)
 
     def _linear(self, op, values):
         x, w = values[0], values[1].T if op.params["transposed"] else values[1]
         bias = values[2] if len(values) == 3 else None
-        y, dx, dw, db = self._layer(op, self._recipe(op), x, w, bias, self.dy(op))
+        y, dx, dw, db = self._layer(op, self._recipe(op), x, w, bias, self.dy(op), op.params["transposed"])
         if y is not None:
             self.bits(self.array(op.result), y, f"linear layer: {op.result}")
         for name, gradient in zip(op.operands, (dx, dw.T if op.params["transposed"] and dw is not None else dw, db)):
@@ -250,7 +250,7 @@ class Checker:
         else:
             self.say(name, load(gradient, self.model.dtype), exact=True)
 
-    def _layer(self, op, recipe, x, w, bias, dy):
+    def _layer(self, op, recipe, x, w, bias, dy, transposed=False):
         """(y, dx, dw, db) of the rows of a layer or of a group, from padded operands."""
         if recipe is None:
             return (None, None, None, None if bias is None else store(column_sum(dy), self.model.dtype))
@@ -258,7 +258,7 @@ class Checker:
         x, w, dy = (np.pad(a, [(0, -size % 32) for size in a.shape]) for a in (x, w, dy))
         if bias is not None:
             bias = np.pad(bias, (0, -n % 32))
-        y, dx, dw, db = linear(recipe, self.case.override, x, w, bias, dy)
+        y, dx, dw, db = linear(recipe, self.case.override, x, w, bias, dy, transposed)
         if is_stochastic(self.layer_recipe(op)) and self.case.override == "none":
             dx = dw = None
         return (

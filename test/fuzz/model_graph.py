@@ -76,6 +76,9 @@ class Draw:
         self._input()
         for _ in range(self.random.randint(2, 10)):
             self._step()
+        # A step may find no value that it can read.
+        while not self.model.ops:
+            self._step()
         if self.random.random() < 0.25:
             self._loss()
         model = self.model

@@ -56,7 +56,10 @@ class Exact:
         return r(r(r(x * scale) * r(gamma + centered)) + beta)
 
     def _sigmoid(self, x):
-        return self.round(torch.sigmoid(x), 8)
+        """The gradient s (1 - s) reads the rounded result, which may be 1."""
+        s = torch.sigmoid(x).detach()
+        shown = self.round(s, 8)
+        return self.round(s + (x - x.detach()) * (shown * (1 - shown)), 8)
 
     def _one(self, kind, a):
         """The activation function of one value."""

@@ -221,8 +221,11 @@ def _product(recipe, a, b, bias=None):
     return store(total if bias is None else total + bias, recipe.type)
 
 
-def linear(recipe, override, x, w, bias, dy):
-    """(y, dx, dw, db) as the arrays of a file (bf16 as its bits), from f32 arrays; db is None without a bias."""
+def linear(recipe, override, x, w, bias, dy, transposed=False):
+    """(y, dx, dw, db) as the arrays of a file (bf16 as its bits), from f32 arrays; db is None without a bias.
+
+    w and dw are [outputs, inputs]; transposed: a program has w as [inputs, outputs], so that x is the left operand of dw.
+    """
     own = _of_override(recipe, override)
     first = {"x": own.fprop, "w": own.fprop, "dy": own.dgrad}
     second = {
@@ -233,5 +236,6 @@ def linear(recipe, override, x, w, bias, dy):
     }
     y = _product(own.fprop, (x, "x", 1), (w, "w", 1), bias)
     dx = _product(own.dgrad, (dy, "dy", 1), (second["w"], "w", 0))
-    dw = _product(own.wgrad, (second["dy"], "dy", 0), (second["x"], "x", 0))
+    factors = (second["dy"], "dy", 0), (second["x"], "x", 0)
+    dw = _product(own.wgrad, *reversed(factors)).T if transposed else _product(own.wgrad, *factors)
     return y, dx, dw, None if bias is None else store(column_sum(dy), own.type)
