@@ -21,14 +21,28 @@
 
 #include "TEDialect/Runtime/te_runtime_types.h"
 
-#define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
-#define CUDNN_FRONTEND_SKIP_JSON_LIB
-#include <cudnn_frontend.h>
-
 #include <algorithm>
+#include <array>
 #include <exception>
+#include <functional>
 #include <optional>
 #include <unordered_map>
+
+#define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
+#define CUDNN_FRONTEND_SKIP_JSON_LIB
+// The frontend's messages are a third of its code. The first header defines
+// their macros, which the others use.
+#include <cudnn.h>
+#include <cudnn_frontend_ConvDesc.h>
+#undef CUDNN_FE_LOG
+#undef CUDNN_FE_LOG_LABEL
+#undef CUDNN_FE_LOG_LABEL_ENDL
+#undef CUDNN_FE_LOG_BANNER
+#define CUDNN_FE_LOG(message)
+#define CUDNN_FE_LOG_LABEL(message)
+#define CUDNN_FE_LOG_LABEL_ENDL(message)
+#define CUDNN_FE_LOG_BANNER(message)
+#include <cudnn_frontend.h>
 
 namespace cudnn_frontend {
 /// The library in which the frontend looks for cuDNN's symbols. It declares
