@@ -228,8 +228,8 @@ class Step:
         # Raises for tensors without memory, with too little, or that are not aligned.
         for index in moved:
             tensor = tensors[index]
-            whole = not tensor.storage_offset() and len(tensor.untyped_storage()) >= quick.bytes[index]
-            if whole and addresses[index] % 16 == 0:
+            end = tensor.storage_offset() * tensor.itemsize + quick.bytes[index]
+            if end <= len(tensor.untyped_storage()) and addresses[index] % 16 == 0:
                 continue
             if index < count:
                 self.check(quick.given[index], tensor)
