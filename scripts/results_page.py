@@ -34,6 +34,7 @@ MEASURED = {
     "h200-torch-qwen3-speed": ("cf764dfe", "2026-11-27"),
     "h200-torch-recompute-speed": ("3e9cbe37", "2026-11-27"),
     "h200-torch-gpt2-speed": ("31cdaa73", "2026-11-28"),
+    "h200-torch-update": ("ee1f0646", "2026-11-29"),
     "h200-host-cost": ("901c88e", "2026-11-22"),
 }
 NAMES = {
@@ -116,6 +117,25 @@ def rows_of_pytorch():
     )
 
 
+def rows_of_whole_steps():
+    """Forward, backward, clipping and AdamW from PyTorch."""
+    rows = read("h200-torch-update")["rows"]
+    base = only(rows, row="torch")
+    names = ("delayed", "current", "block")
+    factor = lambda key, name: only(rows, row=f"te-{name}")[key] / base[key]
+    times = ", ".join(f"**{1 / factor('ms', name):.2f}x** ({name})" for name in names)
+    yield (
+        Row(
+            "The same Llama, whole steps: gradients are clipped, and AdamW with moments of bf16 updates 1.9 billion parameters",
+            f"{times}; memory **{factor('device_mib', 'current'):.2f}x** (current)",
+            f"`torch.compile` in bf16, `clip_grad_norm_` and `AdamW(fused=True)` ({base['ms']:.1f} ms, "
+            f"{base['device_mib']:,.0f} MiB)",
+            "h200-torch-update",
+        ),
+        None,
+    )
+
+
 def rows_of_more_pytorch():
     """Other models from PyTorch: time and memory beside torch.compile's."""
     for what, file, peer in (
@@ -147,6 +167,7 @@ def rows_of_more_pytorch():
 
 def rows_and_bars():
     yield from rows_of_pytorch()
+    yield from rows_of_whole_steps()
     yield from rows_of_more_pytorch()
     step = read("h200-model-8-layers-1-gpu")["model"]
     bf16 = only(step, recipe="high_precision")
