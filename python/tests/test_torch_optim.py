@@ -301,6 +301,34 @@ def test_states_that_a_caller_changes_are_read():
     assert torch.equal(tensor, other) and mine.state[tensor]["step"] == 1
 
 
+def test_parameters_that_change_their_type():
+    (tensor,), (other,) = parameters([(16,)]), parameters([(16,)])
+    mine, fresh = (te_mlir.torch.optim.AdamW([each], **OPTIONS) for each in (tensor, other))
+    give_gradients([tensor], 0)
+    mine.step()
+    tensor.grad = None
+    tensor.data = tensor.data.bfloat16()
+    other.data = tensor.data.clone()
+    fresh.load_state_dict(copy.deepcopy(mine.state_dict()))
+    for optimizer, each in ((mine, tensor), (fresh, other)):
+        give_gradients([each], 1)
+        optimizer.step()
+    assert tensor.dtype == torch.bfloat16 and torch.equal(tensor, other)
+
+
+def test_a_step_that_is_refused_does_not_count():
+    (tensor,) = parameters([(16,)])
+    mine = te_mlir.torch.optim.AdamW([tensor], **OPTIONS)
+    give_gradients([tensor], 0)
+    mine.step()
+    before, moment = tensor.detach().clone(), mine.state[tensor]["exp_avg"]
+    mine.state[tensor]["exp_avg"] = tensor.data
+    with pytest.raises(ArgumentError):
+        mine.step()
+    mine.state[tensor]["exp_avg"] = moment
+    assert torch.equal(tensor, before) and mine.state[tensor]["step"] == 1
+
+
 def test_checkpoints_without_capturable():
     (tensor,), (other,) = parameters([(4, 4)]), parameters([(4, 4)])
     give_gradients([tensor], 0)

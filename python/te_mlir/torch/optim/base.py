@@ -84,7 +84,7 @@ class Optimizer(torch.optim.Optimizer):
         self.__dict__.setdefault("_plan", None)
         for group in self.param_groups:
             # Checkpoints of classes that do not have the option.
-            group.setdefault("capturable", self.defaults["capturable"])
+            group.setdefault("capturable", self.defaults.get("capturable", False))
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Adds a group, whose options are by default those of the constructor; raises ArgumentError."""
@@ -186,12 +186,15 @@ class Optimizer(torch.optim.Optimizer):
             own.append(grad.contiguous() if quick else _gradient(plan.parameters[place], grad))
         row_of, rows = plan.rows()
         program, sums = self._compiled_plan(plan, row_of, own, device)
-        if plan.counts:
-            torch._foreach_add_(plan.counts, 1)
+        # Those on the device are what the program reads; the others stay if it is refused.
+        if plan.counts[True]:
+            torch._foreach_add_(plan.counts[True], 1)
         tensors = plan.tensors(own) + self._scalars(rows, device)
         if sums is not None:
             tensors.append(_total(sums, {over: [own[n] for n in part] for over, part in plan.squares.items()}))
         self.grad_norm = program(**dict(zip(program.interface.index, tensors))).get("norm")
+        if plan.counts[False]:
+            torch._foreach_add_(plan.counts[False], 1)
         # Autograd must notice that a tensor which it saved has changed.
         torch.autograd.graph.increment_version(plan.changed())
 

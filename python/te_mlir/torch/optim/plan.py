@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
 
+#: What may change in a parameter that stays the same object.
+_PARAMETER = operator.attrgetter("shape", "dtype", "device")
+
+
 class Update(NamedTuple):
     """The update of one parameter, as far as the program depends on it.
 
@@ -61,13 +65,14 @@ class Plan:
         state: Mapping[torch.Tensor, dict[str, Any]],
     ) -> None:
         self.parameters, self.groups, self._state, self._count = parameters, groups, state, len(state)
-        self._kinds = [_kind(grad) for grad in grads]
+        self._kinds = _kinds(parameters, grads)
         #: The states that the updates read, where the optimizer has them, and their names.
         self._kept: list[torch.Tensor] = []
         self._kept_in: list[dict[str, Any]] = []
         self._kept_names: list[str] = []
-        #: The steps of all parameters with a gradient, and the places of those that are updated among all parameters.
-        self.counts: list[torch.Tensor] = []
+        #: The steps of all parameters with a gradient, by whether they are on the device.
+        self.counts: dict[bool, list[torch.Tensor]] = {False: [], True: []}
+        #: The places of the parameters that are updated among all.
         self.places: list[int] = []
         self.is_sharded: list[bool] = []
         self._updates: list[Update] = []
@@ -94,7 +99,7 @@ class Plan:
         self._kept_in += [state] * len(names)
         self._kept_names += names
         if "step" in state:
-            self.counts.append(state["step"])
+            self.counts[group.capturable].append(state["step"])
         squares = self.squares.setdefault(groups_of(tensor), [])
         own = local(tensor)
         if not own.numel():
@@ -126,7 +131,7 @@ class Plan:
             and groups == self.groups
             and len(parameters) == len(self.parameters)
             and all(map(operator.is_, parameters, self.parameters))
-            and list(map(_kind, grads)) == self._kinds
+            and _kinds(parameters, grads) == self._kinds
             and all(map(operator.is_, map(dict.get, self._kept_in, self._kept_names), self._kept))
         )
 
@@ -149,16 +154,24 @@ class Plan:
 
     def tensors(self, grads: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The parameter, gradient and states of each update. grads: gradients of the updates."""
-        found: list[torch.Tensor] = []
-        for place, is_sharded, (own, *states), grad in zip(self.places, self.is_sharded, self._own, grads):
-            found += (local(self.parameters[place]) if is_sharded else own, grad, *states)
-        return found
+        return [
+            tensor
+            for own, (_, *states), grad in zip(self._parts(), self._own, grads)
+            for tensor in (own, grad, *states)
+        ]
 
     def changed(self) -> list[torch.Tensor]:
         """The tensors that the updates write, for autograd."""
-        parts = [own for (own, *_), is_sharded in zip(self._own, self.is_sharded) if is_sharded]
+        parts = [own for own, is_sharded in zip(self._parts(), self.is_sharded) if is_sharded]
         return [self.parameters[place] for place in self.places] + parts
 
+    def _parts(self) -> list[torch.Tensor]:
+        """The parameters that are updated, or the parts of them that this process has."""
+        return [
+            local(self.parameters[place]) if is_sharded else own
+            for place, is_sharded, (own, *_) in zip(self.places, self.is_sharded, self._own)
+        ]
 
-def _kind(grad: torch.Tensor | None) -> tuple[torch.dtype, torch.layout] | None:
-    return None if grad is None else (grad.dtype, grad.layout)
+
+def _kinds(parameters: Sequence[torch.Tensor], grads: Sequence[torch.Tensor | None]) -> list[Any]:
+    return [*map(_PARAMETER, parameters), *(None if grad is None else (grad.dtype, grad.layout) for grad in grads)]
