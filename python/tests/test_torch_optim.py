@@ -329,6 +329,37 @@ def test_a_step_that_is_refused_does_not_count():
     assert torch.equal(tensor, before) and mine.state[tensor]["step"] == 1
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_gradients_in_main_grad(dtype):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(32, 48), torch.nn.GELU(), torch.nn.Linear(48, 16)).to(dtype)
+    others = [torch.nn.Parameter(tensor.detach().float()) for tensor in model.parameters()]
+    compiled = te_mlir.torch.jit(model, strict=True, main_grad=True)
+    mine = te_mlir.torch.optim.AdamW(model.parameters(), **OPTIONS, max_norm=1.0, main_grad=True)
+    reference = te_mlir.torch.optim.AdamW(others, **OPTIONS, max_norm=1.0)
+    for step in range(3):
+        for micro in range(2):
+            with compiled.te.microbatch(first=micro == 0):
+                compiled(torch.randn(16, 32, dtype=dtype)).float().square().sum().backward()
+        if step == 2:
+            # What PyTorch computed of a gradient.
+            next(model.parameters()).grad = torch.ones(48, 32, dtype=dtype)
+        for tensor, other in zip(model.parameters(), others):
+            other.data.copy_(tensor.data)
+            other.grad = tensor.main_grad + (0 if tensor.grad is None else tensor.grad)
+        mine.step()
+        reference.step()
+        assert torch.equal(mine.grad_norm, reference.grad_norm)
+        for tensor, other in zip(model.parameters(), others):
+            assert torch.equal(tensor, other.to(dtype))
+    before = [tensor.detach().clone() for tensor in model.parameters()]
+    next(model.parameters()).requires_grad_(False)
+    next(model.parameters()).grad = None
+    mine.step()
+    same = [torch.equal(tensor, old) for tensor, old in zip(model.parameters(), before)]
+    assert same == [True, False, False, False]
+
+
 def test_checkpoints_without_capturable():
     (tensor,), (other,) = parameters([(4, 4)]), parameters([(4, 4)])
     give_gradients([tensor], 0)

@@ -39,6 +39,9 @@ class AdamW(Optimizer):
     capturable: steps can be captured in a CUDA graph of PyTorch. The number of a step is on the device then, and so
     has to be a tensor as `lr` that shall change between replays. Take one step before the capture, which compiles it.
 
+    main_grad: the gradient of a parameter is its `main_grad`, as models that are compiled with `main_grad=True` have it,
+    in float32, and the sum of both if it has a `grad`, too. `zero_grad` keeps it: a first micro-batch overwrites it.
+
     Raises ArgumentError (a ValueError) for options and parameters that cannot be updated.
     """
 
@@ -59,6 +62,7 @@ class AdamW(Optimizer):
         seed: int = 0,
         *,
         capturable: bool = False,
+        main_grad: bool = False,
     ) -> None:
         if moments_dtype not in (torch.float32, torch.bfloat16, torch.float8_e4m3fn):
             raise ArgumentError(
@@ -66,7 +70,7 @@ class AdamW(Optimizer):
             )
         self.moments_dtype, self.seed = moments_dtype, seed
         defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
-        super().__init__(params, defaults, max_norm, capturable)
+        super().__init__(params, defaults, max_norm, capturable, main_grad)
 
     def _check_group(self, group: Mapping[str, Any]) -> None:
         for beta in group["betas"]:

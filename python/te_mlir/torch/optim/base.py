@@ -42,12 +42,14 @@ class Optimizer(torch.optim.Optimizer):
     #: Whether the state of a parameter has the number of its steps, which its update then reads.
     _counts_steps: ClassVar[bool] = False
     #: Attributes that a copy has, too.
-    _own: ClassVar[Sequence[str]] = ("max_norm", "grad_norm")
+    _own: ClassVar[Sequence[str]] = ("max_norm", "main_grad", "grad_norm")
 
-    def __init__(self, params: Any, defaults: dict[str, Any], max_norm: float | None, capturable: bool) -> None:
+    def __init__(
+        self, params: Any, defaults: dict[str, Any], max_norm: float | None, capturable: bool, main_grad: bool
+    ) -> None:
         if max_norm is not None and not max_norm > 0:
             raise ArgumentError(f"expected 'max_norm' to be above 0, but got {max_norm}")
-        self.max_norm = max_norm
+        self.max_norm, self.main_grad = max_norm, main_grad
         #: The norm of the gradients of the last step before they were clipped, if there is `max_norm`.
         self.grad_norm: torch.Tensor | None = None
         self._programs: dict[Any, Step] = {}
@@ -82,6 +84,7 @@ class Optimizer(torch.optim.Optimizer):
         super().__setstate__(state)
         self.__dict__.setdefault("_programs", {})
         self.__dict__.setdefault("_plan", None)
+        self.__dict__.setdefault("main_grad", False)
         for group in self.param_groups:
             # Checkpoints of classes that do not have the option.
             group.setdefault("capturable", self.defaults.get("capturable", False))
@@ -156,24 +159,32 @@ class Optimizer(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         parameters = list(self._tensors())
-        grads = [tensor.grad for tensor in parameters]
+        grads = [self._grad(tensor) for tensor in parameters] if self.main_grad else [t.grad for t in parameters]
         groups = [
             Group(self._options(group), tuple(self._states(group)), group["capturable"], len(group["params"]))
             for group in self.param_groups
         ]
         if self._plan is None or not self._plan.fits(parameters, grads, groups, self.state):
-            self._check_and_start(groups)
+            self._check_and_start(groups, iter(grads))
             self._plan = Plan(parameters, grads, groups, self.state)
         if self._plan.squares:
             self._run(self._plan, grads)
         return loss
 
-    def _check_and_start(self, groups: Sequence[Group]) -> None:
+    @staticmethod
+    def _grad(tensor: torch.Tensor) -> torch.Tensor | None:
+        """The gradient of a parameter with a `main_grad`: that, and what autograd has of it in `grad`."""
+        main = getattr(tensor, "main_grad", None) if tensor.requires_grad else None
+        if main is None or tensor.grad is None:
+            return tensor.grad if main is None else main
+        return main + tensor.grad
+
+    def _check_and_start(self, groups: Sequence[Group], grads: Iterator[torch.Tensor | None]) -> None:
         """Checks gradients, and starts states that do not exist yet; raises ArgumentError."""
         for group, kept in zip(self.param_groups, groups):
-            for tensor in group["params"]:
-                if tensor.grad is not None and tensor.numel():
-                    _gradient(tensor, tensor.grad)
+            for tensor, grad in zip(group["params"], grads):
+                if grad is not None and tensor.numel():
+                    _gradient(tensor, grad)
                     self._start_states(tensor, group, kept.states)
 
     def _run(self, plan: Plan, grads: Sequence[torch.Tensor | None]) -> None:

@@ -38,7 +38,7 @@ class Muon(Optimizer):
     """Muon (momentum, orthogonalized by a Newton-Schulz iteration), as torch.optim.Muon, in one compiled program.
 
     params: matrices in memory of their own (a DTensor is an error); embeddings, vectors and heads are better updated by
-    `AdamW`. max_norm, capturable, what is compiled again, checkpoints and other errors are as for `AdamW`. A group may
+    `AdamW`. max_norm, capturable, main_grad, what is compiled again, checkpoints and other errors are as for `AdamW`. A group may
     have its own value of each option.
 
     The operands of matrix products are bfloat16, as in PyTorch. All else is float32: the momentum, the norm that it is
@@ -61,6 +61,7 @@ class Muon(Optimizer):
         max_norm: float | None = None,
         *,
         capturable: bool = False,
+        main_grad: bool = False,
     ) -> None:
         defaults = {
             "lr": lr,
@@ -72,7 +73,7 @@ class Muon(Optimizer):
             "ns_steps": ns_steps,
             "adjust_lr_fn": adjust_lr_fn,
         }
-        super().__init__(params, defaults, max_norm, capturable)
+        super().__init__(params, defaults, max_norm, capturable, main_grad)
 
     def _check_group(self, group: Mapping[str, Any]) -> None:
         # As in PyTorch, more steps are taken for a mistake.

@@ -16,7 +16,7 @@ from te_mlir.torch.optim.plan import Update
 class SGD(Optimizer):
     """Stochastic gradient descent with momentum, as torch.optim.SGD, in one compiled program for all parameters.
 
-    params, max_norm and capturable are those of `AdamW`. A group may have its own lr, momentum, weight_decay (added to
+    params, max_norm, capturable and main_grad are those of `AdamW`. A group may have its own lr, momentum, weight_decay (added to
     the gradient) and nesterov. momentum is below 1, and dampening can only be 0. Momentum buffers are float32 for
     parameters of any type. What is compiled again, checkpoints and errors are as for `AdamW`.
     """
@@ -34,9 +34,10 @@ class SGD(Optimizer):
         max_norm: float | None = None,
         *,
         capturable: bool = False,
+        main_grad: bool = False,
     ) -> None:
         defaults = {"lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay}
-        super().__init__(params, {**defaults, "nesterov": nesterov}, max_norm, capturable)
+        super().__init__(params, {**defaults, "nesterov": nesterov}, max_norm, capturable, main_grad)
 
     def _check_group(self, group: Mapping[str, Any]) -> None:
         if not 0 <= group["momentum"] < 1:
