@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains a GPT on bytes of a text, with the whole step as one CUDA graph: forward, backward, clipping and update.
 
-    train.py [--recipe R] [--steps N]      on a GPU: losses and times of captured steps, beside steps that are not captured
+    train.py [--recipe R] [--steps N] [--micro-batches M]     losses and times; on a GPU also those of captured steps
 
 A step reads its batch, its learning rate and the numbers of the steps of the optimizer on the device, so a replay needs
 nothing of the host but a copy of the next batch. Both runs have the same losses, bit for bit. On a CPU, only steps that
@@ -9,6 +9,7 @@ are not captured run.
 """
 
 import argparse
+import contextlib
 import pathlib
 import time
 
@@ -71,9 +72,10 @@ def batches(arguments, device):
     text = torch.frombuffer(bytearray(TEXT.read_bytes()), dtype=torch.uint8).long()
     generator = torch.Generator().manual_seed(0)
     for _ in range(arguments.steps):
-        starts = torch.randint(len(text) - arguments.length - 1, (arguments.rows,), generator=generator)
+        count = arguments.micro_batches * arguments.rows
+        starts = torch.randint(len(text) - arguments.length - 1, (count,), generator=generator)
         rows = torch.stack([text[start : start + arguments.length + 1] for start in starts.tolist()]).to(device)
-        yield rows[:, :-1].contiguous(), rows[:, 1:].contiguous()
+        yield rows[:, :-1], rows[:, 1:]
 
 
 def train(arguments, device, captured):
@@ -82,19 +84,28 @@ def train(arguments, device, captured):
     torch.manual_seed(0)
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     model = GPT(arguments.layers, arguments.width, arguments.heads, arguments.length).to(device, dtype)
-    compiled = te_mlir.torch.jit(model, recipe=RECIPES[arguments.recipe], strict=True)
+    micro_batches = arguments.micro_batches
+    # Several micro-batches share casts of weights, and add up their gradients in float32.
+    sums = {"main_grad": True, "cache_weights": True} if micro_batches > 1 else {}
+    compiled = te_mlir.torch.jit(model, recipe=RECIPES[arguments.recipe], strict=True, **sums)
     # What changes between steps is in tensors, whose addresses do not change.
     rate = torch.zeros((), device=device)
-    optimizer = te_mlir.torch.optim.AdamW(model.parameters(), lr=rate, max_norm=1.0, capturable=True)
-    shape = arguments.rows, arguments.length
+    optimizer = te_mlir.torch.optim.AdamW(
+        model.parameters(), lr=rate, max_norm=1.0, capturable=True, main_grad=bool(sums)
+    )
+    shape = micro_batches * arguments.rows, arguments.length
     tokens, targets = (torch.zeros(shape, dtype=torch.int64, device=device) for _ in range(2))
 
     def step():
         optimizer.zero_grad(set_to_none=True)
-        loss = compiled(tokens, targets)
-        loss.backward()
+        total = torch.zeros((), device=device)
+        for number, batch in enumerate(zip(tokens.chunk(micro_batches), targets.chunk(micro_batches))):
+            with compiled.te.microbatch(first=number == 0) if sums else contextlib.nullcontext():
+                loss = compiled(*batch) / micro_batches
+                loss.backward()
+            total += loss.detach()
         optimizer.step()
-        return loss.detach()
+        return total
 
     graph = torch.cuda.CUDAGraph() if captured else None
     # As in PyTorch, steps before a capture run on a stream of their own.
@@ -130,6 +141,7 @@ def main(given=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--recipe", choices=RECIPES, default="float8_current_scaling")
     parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--micro-batches", type=int, default=1)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--heads", type=int, default=4)

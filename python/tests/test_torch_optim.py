@@ -377,3 +377,4 @@ def test_example_trains():
     losses = main(sizes)
     assert losses[0] > 5 and losses[-1] < 4
     assert main(sizes) == losses
+    assert main([*sizes, "--micro-batches=2"])[-1] < 4
