@@ -442,6 +442,25 @@ void addOptimizers(Cases &cases) {
                    /*optional=*/{},
                    /*flops=*/0,
                    {{"step", 1000}, {"v", 0}, {"scales", 0}}});
+  // The weights of the norms of a model.
+  KernelCase group{"adamw_group f32, moments bf16 32 of 4096",
+                   "adamw_group",
+                   {{"beta1", 0.9},
+                    {"beta2", 0.999},
+                    {"epsilon", 1e-8},
+                    {"weight_decay", 0.1},
+                    {"grad_type", TE_RT_BF16},
+                    {"moment_type", TE_RT_BF16}}};
+  group.sigmas = {{"step", 1000}};
+  for (int i = 0; i < 32; ++i) {
+    const std::string number = std::to_string(i);
+    group.parameters.push_back({"count" + number, H});
+    for (const char *each :
+         {"param", "grad", "m", "v", "new_param", "new_m", "new_v"})
+      group.optional.push_back(each + number);
+    group.sigmas.push_back({"v" + number, 0});
+  }
+  cases.push_back(std::move(group));
   cases.push_back({"sum_of_squares bf16 14336x4096",
                    "sum_of_squares",
                    {{"count", F * H}, {"type", TE_RT_BF16}}});

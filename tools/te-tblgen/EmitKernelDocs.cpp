@@ -49,24 +49,83 @@ static std::string contents(const Record *buffer) {
   return text + " of `" + buffer->getValueAsString("Type").str() + "`";
 }
 
+/// `name` without the number that it ends with.
+static StringRef stemOf(StringRef name) { return name.rtrim("0123456789"); }
+
+/// The lines of a table about numbered entries: those that differ only in the
+/// number are one line, "`in0` to `in7`".
+static void emitEntries(ArrayRef<Named> entries, raw_ostream &os,
+                        function_ref<std::string(const Named &)> describe) {
+  for (size_t first = 0; first < entries.size();) {
+    StringRef name = entries[first].name, stem = stemOf(name);
+    auto generic = [&](const Named &entry) {
+      const StringRef number = entry.name.drop_front(stem.size());
+      std::string text = describe(entry);
+      for (size_t at = 0;
+           !number.empty() &&
+           (at = text.find((number + "`").str(), at)) != std::string::npos;
+           ++at)
+        if (at == 0 || !isDigit(text[at - 1]))
+          text.replace(at, number.size(), "<i>");
+      return text;
+    };
+    size_t end = first + 1;
+    while (name != stem && end < entries.size() &&
+           entries[end].name == (stem + Twine(end - first)).str() &&
+           generic(entries[end]) == generic(entries[first]))
+      ++end;
+    os << "| `" << name << "`";
+    if (end != first + 1)
+      os << " to `" << entries[end - 1].name << "`";
+    os << " | "
+       << (end == first + 1 ? describe(entries[first])
+                            : generic(entries[first]))
+       << " |\n";
+    first = end;
+  }
+}
+
+/// Which outputs may be the memory of which inputs. What holds for each number
+/// is said once.
+static void emitReuses(const KernelRow &row, raw_ostream &os) {
+  auto numberOf = [](StringRef name) {
+    return name.drop_front(stemOf(name).size());
+  };
+  for (auto [output, input] : row.reuses) {
+    StringRef to = row.buffers[output].name, from = row.buffers[input].name;
+    const bool isOfEach =
+        !numberOf(to).empty() && numberOf(to) == numberOf(from) &&
+        none_of(row.reuses, [&](std::pair<unsigned, unsigned> other) {
+          StringRef otherTo = row.buffers[other.first].name,
+                    otherFrom = row.buffers[other.second].name;
+          return stemOf(otherTo) == stemOf(to) &&
+                 numberOf(otherTo) != numberOf(otherFrom);
+        });
+    if (!isOfEach)
+      os << "`" << to << "` may be the memory of `" << from << "`. ";
+    else if (numberOf(to) == "0")
+      os << "`" << stemOf(to) << "<i>` may be the memory of `" << stemOf(from)
+         << "<i>`. ";
+  }
+}
+
 static void emitRow(const KernelRow &row, raw_ostream &os) {
   os << "\n### " << row.name << "\n\n";
   emitText(row.record->getValueAsString("Description"), os);
   os << "\n| parameter | passed as | takes |\n|---|---|---|\n";
-  for (const Named &parameter : row.parameters)
-    os << "| `" << parameter.name << "` | "
-       << parameter.type->getValueAsString("C").lower() << " | "
-       << parameter.type->getValueAsString("Takes") << " |\n";
+  emitEntries(row.parameters, os, [](const Named &parameter) {
+    return parameter.type->getValueAsString("C").lower() + " | " +
+           parameter.type->getValueAsString("Takes").str();
+  });
   os << "\n| buffer | | holds |\n|---|---|---|\n";
-  for (const Named &buffer : row.buffers)
-    os << "| `" << buffer.name << "` | "
-       << (buffer.type->getValueAsBit("IsOptional") ? "optional " : "")
-       << (buffer.type->getValueAsBit("IsOutput") ? "output" : "input") << " | "
-       << contents(buffer.type) << " |\n";
+  emitEntries(row.buffers, os, [](const Named &buffer) {
+    return std::string(buffer.type->getValueAsBit("IsOptional") ? "optional "
+                                                                : "") +
+           (buffer.type->getValueAsBit("IsOutput") ? "output" : "input") +
+           " | " + contents(buffer.type);
+  });
   os << "\n";
-  for (auto [output, input] : row.reuses)
-    os << "`" << row.buffers[output].name << "` may be the memory of `"
-       << row.buffers[input].name << "`. ";
+  emitReuses(row, os);
   if (StringRef bytes = row.record->getValueAsString("Workspace");
       !bytes.empty())
     os << "The cuda backend takes at most `" << bytes

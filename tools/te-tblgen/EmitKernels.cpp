@@ -95,12 +95,13 @@ void emitKernelList(const RecordKeeper &records, raw_ostream &os) {
     os << "#undef TE_RT_" << macro << "\n";
 }
 
-/// "b[0] = {p[0] * p[1], p[2]};" for each buffer.
+/// "b[0] = {p[0] * p[1], p[2]};" for each buffer. Short ones share a line.
 static void emitSizes(const KernelList &list, const KernelRow &row,
                       raw_ostream &os) {
   auto place = [](unsigned i) { return ("p[" + Twine(i) + "]").str(); };
   os << "inline void " << row.name
      << "_sizes(const int64_t *p, BufferSize *b) {\n";
+  std::vector<std::string> sizes;
   for (auto [index, buffer] : enumerate(row.buffers)) {
     std::string count;
     for (StringRef extent : buffer.type->getValueAsListOfStrings("Shape")) {
@@ -110,11 +111,12 @@ static void emitSizes(const KernelList &list, const KernelRow &row,
       if (text != "1" || count.empty())
         count += (count.empty() ? "" : " * ") + text;
     }
-    os << "  b[" << index << "] = {" << count << ", "
-       << list.expand(row, buffer.type->getValueAsString("Type"), place)
-       << "};\n";
+    sizes.push_back(formatv(
+        "b[{0}] = {{{1}, {2}};", index, count,
+        list.expand(row, buffer.type->getValueAsString("Type"), place)));
   }
-  os << "}\n";
+  wrapped(sizes, "", "  ", os);
+  os << "\n}\n";
 }
 
 static void emitDeterminism(const Record *bits, raw_ostream &os) {

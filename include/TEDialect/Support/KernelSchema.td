@@ -86,12 +86,31 @@ class Out<list<string> shape, string type> : Buffer<shape, type, 1, 0>;
 class InOpt<list<string> shape, string type> : Buffer<shape, type, 0, 1>;
 class OutOpt<list<string> shape, string type> : Buffer<shape, type, 1, 1>;
 
+/// The lists `names`0, `names`1, ... of the members of a group of `n`. The shape of
+/// buffer i is the parameter `count`i. All are optional, so that a group may be smaller.
+class EachParameter<string names, ParameterType type, int n> {
+  dag List = !dag(parameters, !listsplat(type, n), !foreach(i, !range(n), names # i));
+}
+class EachIn<string names, string count, string type, int n> {
+  dag List = !dag(buffers, !foreach(i, !range(n), InOpt<[count # i], type>),
+                  !foreach(i, !range(n), names # i));
+}
+class EachOut<string names, string count, string type, int n> {
+  dag List = !dag(buffers, !foreach(i, !range(n), OutOpt<[count # i], type>),
+                  !foreach(i, !range(n), names # i));
+}
+
 /// `output` may be the memory of `input`, which has the same size: the kernel
 /// reads each element of `input` for the last time before it writes that element
 /// of `output`.
 class MayReuse<string output, string input> {
   string Output = output;
   string Input = input;
+}
+
+/// `MayReuse` of all members of a group of `n`.
+class EachReuse<string outputs, string inputs, int n> {
+  list<MayReuse> List = !foreach(i, !range(n), MayReuse<outputs # i, inputs # i>);
 }
 
 //===----------------------------------------------------------------------===//

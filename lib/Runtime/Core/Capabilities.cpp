@@ -278,71 +278,8 @@ Status checkRule(const grouped_scaled_wgrad_params &p) {
                                .b_scale_max = p.b_scale_max});
 }
 
-Status missing(const char *buffer, const std::string &why) {
-  return {TE_RT_INVALID_ARGUMENT, std::string("expected a buffer '") + buffer +
-                                      "' " + why + ", but got null"};
-}
-
 } // namespace
 
 #include "Core/KernelChecks.inc"
-
-Status checkBuffers(const all_to_all_params &p, void *const *buffers) {
-  namespace b = all_to_all_buffers;
-  if (p.scale_bytes == 0 || (buffers[b::x_scale] && buffers[b::y_scale]))
-    return Status::ok();
-  return {TE_RT_INVALID_ARGUMENT,
-          "expected buffers 'x_scale' and 'y_scale' for 'scale_bytes' " +
-              to_string(p.scale_bytes) + ", but got null"};
-}
-
-static Status checkDocuments(int64_t boundaries, const void *documents) {
-  if (boundaries == 0 || documents)
-    return Status::ok();
-  return missing("documents", "for 'boundaries' " + to_string(boundaries));
-}
-Status checkBuffers(const attention_params &p, void *const *buffers) {
-  if (p.has_sinks != 0 && !buffers[attention_buffers::sinks])
-    return missing("sinks", "for 'has_sinks' 1");
-  if (p.dropout != 0.0f && !buffers[attention_buffers::rng])
-    return missing("rng", "for 'dropout' " + to_string(p.dropout));
-  return checkDocuments(p.boundaries, buffers[attention_buffers::documents]);
-}
-Status checkBuffers(const attention_backward_params &p, void *const *buffers) {
-  if (p.dropout != 0.0f && !buffers[attention_backward_buffers::rng])
-    return missing("rng", "for 'dropout' " + to_string(p.dropout));
-  return checkDocuments(p.boundaries,
-                        buffers[attention_backward_buffers::documents]);
-}
-Status checkBuffers(const attention_sink_grad_params &p, void *const *buffers) {
-  return checkDocuments(p.boundaries,
-                        buffers[attention_sink_grad_buffers::documents]);
-}
-Status checkBuffers(const rope_params &p, void *const *buffers) {
-  if (p.has_positions == 0 || buffers[rope_buffers::positions])
-    return Status::ok();
-  return missing("positions", "for 'has_positions' 1");
-}
-
-Status checkBuffers(const scaled_matmul_params &p, void *const *buffers) {
-  namespace b = scaled_matmul_buffers;
-  if (isNv(p.a_scheme))
-    for (auto [index, name] :
-         {std::pair(+b::a_amax, "a_amax"), {+b::b_amax, "b_amax"}})
-      if (!buffers[index])
-        return missing(name, "for nv scales");
-  return Status::ok();
-}
-
-Status checkBuffers(const tensor_stats_params &p, void *const *buffers) {
-  namespace b = tensor_stats_buffers;
-  if (!buffers[b::data])
-    return Status::ok();
-  if (!buffers[b::scale])
-    return missing("scale", "beside 'data'");
-  if (isNv(p.scheme) && !buffers[b::amax])
-    return missing("amax", "for nv scales");
-  return Status::ok();
-}
 
 } // namespace te::rt

@@ -22,6 +22,7 @@ namespace te::rt {
 #include "TEDialect/Runtime/te_runtime_kernels.inc"
 
 /// Whether the buffers that some launches of the kernel need are there.
+Status checkBuffers(const adamw_group_params &params, void *const *buffers);
 Status checkBuffers(const all_to_all_params &params, void *const *buffers);
 Status checkBuffers(const attention_params &params, void *const *buffers);
 Status checkBuffers(const attention_backward_params &params,

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Core/AdamwGroup.h"
 #include "Core/Moments.h"
 #include "Reference/Reference.h"
 
@@ -62,6 +63,12 @@ void adamw(const adamw_params &p, void *const *buffers) {
     store(buffers[b::new_v], i, v, p.moment_type);
     store(buffers[b::new_param], i, param, p.param_type);
   }
+}
+
+void adamw_group(const adamw_group_params &p, void *const *buffers) {
+  for (int i = 0; i < kAdamwGroup; ++i)
+    if (const adamw_params member = memberOf(p, i); member.count != 0)
+      adamw(member, buffersOfMember(buffers, i).data());
 }
 
 void adamw_fp8(const adamw_fp8_params &p, void *const *buffers) {

@@ -59,8 +59,10 @@ static StringRef causeOfArgument(DictionaryAttr entry, Value buffer) {
       continue;
     StringRef kernel = launch.getKernel();
     StringRef parameter = parameterName(launch, use.getOperandNumber());
-    if (llvm::is_contained({"adamw", "adamw_fp8", "sgd"}, kernel) &&
-        llvm::is_contained({"m", "v", "scales", "buf"}, parameter))
+    if (llvm::is_contained({"adamw", "adamw_fp8", "adamw_group", "sgd"},
+                           kernel) &&
+        llvm::is_contained({"m", "v", "scales", "buf"},
+                           parameter.rtrim("0123456789")))
       return "optimizer_state";
     if (kernel == "delayed_scaling_update" &&
         (parameter == "history" || parameter == "scale"))

@@ -65,6 +65,38 @@ def adamw_fp8 : Kernel<Optimizers> {
   let Bits = RandomBits;
 }
 
+/// The most tensors of one launch: the pointers are arguments of the kernel, which
+/// may take 4 KB.
+defvar kAdamwGroup = 32;
+
+def adamw_group : Kernel<Optimizers> {
+  let Description = [{
+    adamw of each tensor i whose count is not 0, with `count`i, `seed`i and the buffers
+    with the number i, and with the other parameters and `lr`, `step`, `grad_scale` and
+    `skip` of all. A tensor whose count is 0 has no buffers; all buffers of the others
+    are needed.
+  }];
+  let Parameters = !con((parameters WideType:$param_type, WideType:$grad_type,
+                                    AnyFloat:$beta1, AnyFloat:$beta2, AnyFloat:$epsilon,
+                                    AnyFloat:$weight_decay, MomentType:$moment_type),
+                        EachParameter<"count", Dim, kAdamwGroup>.List,
+                        EachParameter<"seed", AnyInt32, kAdamwGroup>.List);
+  let Buffers = !con(EachIn<"param", "count", "param_type", kAdamwGroup>.List,
+                     EachIn<"grad", "count", "grad_type", kAdamwGroup>.List,
+                     EachIn<"m", "count", "moment_type", kAdamwGroup>.List,
+                     EachIn<"v", "count", "moment_type", kAdamwGroup>.List,
+                     (buffers In<["1"], "f32">:$lr, In<["1"], "f32">:$step,
+                              InOpt<["1"], "f32">:$grad_scale),
+                     EachOut<"new_param", "count", "param_type", kAdamwGroup>.List,
+                     EachOut<"new_m", "count", "moment_type", kAdamwGroup>.List,
+                     EachOut<"new_v", "count", "moment_type", kAdamwGroup>.List,
+                     (buffers InOpt<["1"], "f32">:$skip));
+  let Reuses = !listconcat(EachReuse<"new_param", "param", kAdamwGroup>.List,
+                           EachReuse<"new_m", "m", kAdamwGroup>.List,
+                           EachReuse<"new_v", "v", kAdamwGroup>.List);
+  let Cases = [When<"moment_type == bf16", RandomBits>];
+}
+
 def sgd : Kernel<Optimizers> {
   let Description = [{
     SGD with an optional momentum buffer: g = grad + weight_decay * param;

@@ -1,11 +1,12 @@
 //===- Optimizer.cpp - plans of the optimizers ----------------------------===//
 //
-// An update is one kernel. Buffers that are not aligned are updated element by
-// element. A sum of squares is two: one warp for each run, then one block that
-// adds the runs.
+// An update is one kernel, and so are those of a group, in rows of blocks.
+// Buffers that are not aligned are updated element by element. A sum of squares
+// is two: one warp for each run, then one block that adds the runs.
 //
 //===----------------------------------------------------------------------===//
 
+#include "Core/Capabilities.h"
 #include "Core/Workspaces.h"
 #include "Cuda/CudaBackend.h"
 
@@ -53,6 +54,52 @@ Status plan_adamw(const CudaDevice &device, const adamw_params &params,
     if (areAligned({args.param, args.grad, args.m, args.v, args.newParam,
                     args.newM, args.newV}))
       args.runs = params.count / kOptimizerRun;
+    return launch(config, args);
+  });
+  return Status::ok();
+}
+
+Status plan_adamw_group(const CudaDevice &device,
+                        const adamw_group_params &params,
+                        std::unique_ptr<Plan> *plan) {
+  namespace b = adamw_group_buffers;
+  int64_t most = 0;
+  int rows = 0;
+  for (int i = 0; i < kAdamwGroup; ++i)
+    if (const int64_t count = memberOf(params, i).count; count != 0) {
+      most = std::max(most, count);
+      rows = i + 1;
+    }
+  LaunchConfig config;
+  TE_RT_RETURN_IF_FAILED(
+      configure(device, "te_adamw_group",
+                {params.param_type, params.grad_type, params.moment_type}, most,
+                &config));
+  config.gridY = static_cast<unsigned>(rows);
+  *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
+    TE_RT_RETURN_IF_FAILED(checkBuffers(params, buffers));
+    AdamwGroupArgs args{};
+    args.params = memberOf(params, 0);
+    args.lr = static_cast<const float *>(buffers[b::lr]);
+    args.step = static_cast<const float *>(buffers[b::step]);
+    args.gradScale = static_cast<const float *>(buffers[b::grad_scale]);
+    args.skip = static_cast<const float *>(buffers[b::skip]);
+    for (int i = 0; i < rows; ++i) {
+      const adamw_params member = memberOf(params, i);
+      AdamwGroupArgs::Member &to = args.members[i];
+      to.param = buffers[b::param0 + i];
+      to.grad = buffers[b::grad0 + i];
+      to.m = buffers[b::m0 + i];
+      to.v = buffers[b::v0 + i];
+      to.newParam = buffers[b::new_param0 + i];
+      to.newM = buffers[b::new_m0 + i];
+      to.newV = buffers[b::new_v0 + i];
+      to.count = member.count;
+      to.seed = member.seed;
+      if (areAligned(
+              {to.param, to.grad, to.m, to.v, to.newParam, to.newM, to.newV}))
+        to.runs = to.count / kOptimizerRun;
+    }
     return launch(config, args);
   });
   return Status::ok();

@@ -2,8 +2,9 @@
 //
 // te_adamw_<param>_<grad>_<moment> and te_sgd_<param>_<grad>: one pass over all
 // state. The formulas are in Core/Formulas.h; these kernels only load and
-// store. te_sum_of_squares_<type> sums a run of 4096 elements in the lanes of a
-// warp, and te_sum_of_squares_finish adds the runs in one block.
+// store. te_adamw_group_<param>_<grad>_<moment> does the same with a tensor in
+// each row of blocks. te_sum_of_squares_<type> sums a run of 4096 elements in
+// the lanes of a warp, and te_sum_of_squares_finish adds the runs in one block.
 //
 //===----------------------------------------------------------------------===//
 
@@ -123,6 +124,21 @@ __device__ __forceinline__ void adamw(const AdamwArgs &args) {
   AdamwBody<Param, Grad, Moment, 1> elements{args, number, runs.step,
                                              runs.gradScale};
   streamElements(args.runs * kOptimizerRun, args.params.count, elements);
+}
+
+template <typename Param, typename Grad, typename Moment>
+__device__ __forceinline__ void adamwGroup(const AdamwGroupArgs &args) {
+  const AdamwGroupArgs::Member &member = args.members[blockIdx.y];
+  // The grid has as many blocks in each row as the largest tensor needs.
+  if (static_cast<int64_t>(blockIdx.x) * blockDim.x >= member.count)
+    return;
+  AdamwArgs each{args.params,     member.param, member.grad, member.m,
+                 member.v,        args.lr,      args.step,   args.gradScale,
+                 member.newParam, member.newM,  member.newV, args.skip,
+                 member.runs};
+  each.params.count = member.count;
+  each.params.seed = member.seed;
+  adamw<Param, Grad, Moment>(each);
 }
 
 template <typename Param, typename Grad, int N> struct SgdBody {
@@ -271,6 +287,11 @@ TE_SQUARES(f16, f16)
       te_adamw_##param##_##grad##_##moment(                                    \
           const __grid_constant__ AdamwArgs args) {                            \
     adamw<Param, Grad, Moment>(args);                                          \
+  }                                                                            \
+  extern "C" __global__ void __launch_bounds__(kOptimizerBlock)                \
+      te_adamw_group_##param##_##grad##_##moment(                              \
+          const __grid_constant__ AdamwGroupArgs args) {                       \
+    adamwGroup<Param, Grad, Moment>(args);                                     \
   }
 #define TE_OPTIMIZER(param, grad, Param, Grad)                                 \
   TE_ADAMW(param, grad, f32, Param, Grad, float)                               \

@@ -7,6 +7,7 @@
 #ifndef TE_RUNTIME_KERNELS_OPTIMIZER_OPTIMIZER_ARGS_H
 #define TE_RUNTIME_KERNELS_OPTIMIZER_OPTIMIZER_ARGS_H
 
+#include "Core/AdamwGroup.h"
 #include "Core/Kernels.h"
 
 #include <cstdint>
@@ -29,6 +30,28 @@ struct AdamwArgs {
   const float *skip; // [1], or null
   int64_t runs;      // leading runs of 4 with vector accesses; 0 if not aligned
 };
+
+/// `params` and the scalars are of all tensors of the group. A tensor whose
+/// count is 0 is absent.
+struct AdamwGroupArgs {
+  adamw_params params; // without count and seed
+  const float *lr;
+  const float *step;
+  const float *gradScale;
+  const float *skip;
+  struct Member {
+    const void *param;
+    const void *grad;
+    const void *m;
+    const void *v;
+    void *newParam;
+    void *newM;
+    void *newV;
+    int64_t count, runs;
+    int32_t seed;
+  } members[kAdamwGroup];
+};
+static_assert(sizeof(AdamwGroupArgs) <= 4096); // the arguments of any kernel
 
 /// Arrays are [count], but `scales` [2, blocks]; outputs may be the matching
 /// inputs.
