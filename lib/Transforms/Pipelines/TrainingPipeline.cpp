@@ -174,6 +174,10 @@ void populateSchedule(OpPassManager &manager,
   // After sums have their place, which decides what can run together.
   manager.addNestedPass<func::FuncOp>(createFormRegionsPass({options.fuse}));
   manager.addPass(createConvertToTERTPass());
+  // While all launches are on one stream, and before memory depends on their
+  // order.
+  if (options.fuse)
+    manager.addPass(createMergeLaunchesPass());
   // After ops became launches, and before memory depends on their order.
   if (options.overlap != "never")
     manager.addPass(createOverlapCommunicationPass(

@@ -10,6 +10,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "LaunchCosts.h"
+#include "LaunchSchedule.h"
 #include "OverlapPlanner.h"
 
 #include "TEDialect/IR/Support.h"
@@ -53,24 +54,6 @@ static bool hasPeers(LaunchOp launch) {
   return true;
 }
 
-/// The first launch that reads a cotangent. Host programs split a step there,
-/// and the results of the forward exist before it.
-static size_t findCut(func::FuncOp function, ArrayRef<LaunchOp> launches) {
-  auto signature = function->getAttrOfType<ArrayAttr>(tert::kSignatureAttr);
-  auto isCotangent = [&](Value buffer) {
-    auto argument = dyn_cast<BlockArgument>(tert::lookThroughSlice(buffer));
-    return argument && signature &&
-           argument.getArgNumber() < signature.size() &&
-           tert::isCotangent(
-               cast<DictionaryAttr>(signature[argument.getArgNumber()]));
-  };
-  return llvm::find_if(launches,
-                       [&](LaunchOp launch) {
-                         return llvm::any_of(launch.getBuffers(), isCotangent);
-                       }) -
-         launches.begin();
-}
-
 /// Describes the launches for the planner.
 static SmallVector<OverlapPlanner::Launch>
 describe(func::FuncOp function, ArrayRef<LaunchOp> launches, StringRef target) {
@@ -79,7 +62,7 @@ describe(func::FuncOp function, ArrayRef<LaunchOp> launches, StringRef target) {
     SmallVector<unsigned> reads;
   };
   DenseMap<Value, LastUses> uses;
-  const size_t cut = findCut(function, launches);
+  const size_t cut = findFirstOfBackward(function, launches);
   SmallVector<OverlapPlanner::Launch> described;
   for (auto [index, each] : llvm::enumerate(launches)) {
     LaunchOp launch = each;

@@ -5,6 +5,48 @@
 
 include "mlir/Pass/PassBase.td"
 
+def MergeLaunchesPass : Pass<"te-merge-launches", "ModuleOp"> {
+  let summary = "merge small launches that do the same to other tensors";
+  let description = [{
+    A GPU needs about two microseconds from one launch to the next, whatever the
+    launches do. Some launches that take no longer than that become one:
+
+    * `adamw` of up to 65,536 elements, with the same parameters except for the seed,
+      and with the same `lr`, `step`, `grad_scale` and `skip`: up to 32 of them become an
+      `adamw_group`. These are the updates of biases and of the weights of norms;
+    * `generated` code without sums of rows and without dropout, on the same number
+      of elements, whose buffers have up to 48 MiB, as long as the merged launch has up
+      to 8 inputs, 4 outputs, and the code of 64 additions. An example is the rounding
+      of two weights of one shape. What both read is read once.
+
+    A launch joins the last group that it can be merged with. Either it moves up to
+    the group, or the group moves down to it, whichever keeps fewer bytes alive for
+    longer. A launch never moves across one that shares a buffer with it, unless both
+    only read the buffer, and never across the first launch that reads a cotangent,
+    because host programs split a step there. So no bit changes. Two launches are not
+    merged if more bytes would be alive than at the peak of the step before (64 KiB, or
+    0.1 %, more are allowed), or if one of more than 1 MiB would move across more than
+    12 launches, because what it reads or writes may be in the cache.
+
+    The pass needs launches. It runs before `te-overlap-communication`, which moves
+    launches between two streams, and before `te-plan-memory`.
+
+    ```mlir
+    tert.launch "adamw" {count = 768 : i64, seed = 1 : i32, ...} (%p, %dp, ..., %lr, %step, ...) : ...
+    tert.launch "bias_grad" {...} (%dy, %db) : ...
+    tert.launch "adamw" {count = 64 : i64, seed = 2 : i32, ...} (%b, %db, ..., %lr, %step, ...) : ...
+    // becomes
+    tert.launch "bias_grad" {...} (%dy, %db) : ...
+    tert.launch "adamw_group" {count0 = 768 : i64, count1 = 64 : i64, seed0 = 1 : i32, seed1 = 2 : i32, ...} (%p, %b, ..., %lr, %step, ...) : ...
+    ```
+  }];
+  let dependentDialects = ["::mlir::tert::TERTDialect"];
+  let statistics = [
+    Statistic<"numMerged", "num-merged", "launches that were merged">,
+    Statistic<"numGroups", "num-groups", "launches that replace them">
+  ];
+}
+
 def OverlapCommunicationPass : Pass<"te-overlap-communication", "ModuleOp"> {
   let summary = "run collectives beside launches that do not need them";
   let description = [{
