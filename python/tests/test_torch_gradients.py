@@ -4,6 +4,7 @@ Gradients are those of PyTorch, whether a node is compiled or not. Nodes that ar
 """
 
 import copy
+import re
 import warnings
 
 import pytest
@@ -222,6 +223,113 @@ def inference(self, x):
 def test_gradients_that_tracing_would_lose(function, reason):
     assert any(reason in line for line in compare(Two(function), X))
     assert reason in strict_error(Two(function), X)
+
+
+class Scaled(torch.autograd.Function):
+    """A view of its operand, whose gradient is scaled by a number."""
+
+    @staticmethod
+    def forward(ctx, x, by):
+        ctx.by = by
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.by, None
+
+
+class Several(torch.autograd.Function):
+    """Results with and without gradients, and saved tensors."""
+
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.save_for_backward(x, y)
+        positive = x > 0
+        ctx.mark_non_differentiable(positive)
+        return x * y, positive, x + y
+
+    @staticmethod
+    def backward(ctx, product, _, total):
+        x, y = ctx.saved_tensors
+        return 2 * product * y + total, product * x
+
+
+class Drawn(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        factors = torch.rand_like(x)
+        ctx.save_for_backward(factors)
+        return x * factors
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.saved_tensors[0]
+
+
+def of_several(self, x):
+    product, positive, total = Several.apply(self.l1(x), self.l2(x))
+    return self.l2(product + total * positive)
+
+
+def of_a_weight(self, x):
+    return self.l1(F.linear(x, Scaled.apply(self.l2.weight, 0.5)))
+
+
+def in_a_checkpoint(self, x):
+    inner = lambda h: checkpoint(reversed_gradient, self, h, use_reentrant=False)
+    return checkpoint(inner, x, use_reentrant=False)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        reversed_gradient,
+        lambda self, x: self.l2(Scaled.apply(Scaled.apply(self.l1(x), 0.5), -3.0)),
+        of_several,
+        of_a_weight,
+        in_a_checkpoint,
+    ],
+    ids=["one", "two", "several-results", "of-a-weight", "in-a-checkpoint"],
+)
+def test_a_function_with_a_backward_leaves_the_rest_compiled(function):
+    (reason,) = compare(Two(function), X)
+    wanted = r"te_mlir_torch.autograd_function\(.*custom backward, .*, at test_torch_gradients.py:\d+"
+    assert re.fullmatch(wanted, reason)
+
+
+def test_a_function_with_side_effects_keeps_the_graph_in_pytorch():
+    (reason,) = compare(Two(lambda self, x: self.l2(Drawn.apply(self.l1(x)))), X)
+    assert reason.startswith("a torch.autograd.Function has a custom backward")
+
+
+def test_sizes_and_functions_with_a_backward():
+    """Each size is compiled as it is, with the Function of its graph."""
+    model = Two(lambda self, x: self.l2(Scaled.apply(self.l1(x), 0.5)))
+    compiled = te_mlir.torch.jit(model, recipe=te_mlir.HighPrecision())
+    with pytest.warns(UserWarning, match="custom backward"):
+        for rows in (16, 8, 12, 8, 16):
+            found = torch.autograd.grad(compiled(X[:rows]).square().mean(), list(model.parameters()))
+            wanted = torch.autograd.grad(model(X[:rows]).square().mean(), list(model.parameters()))
+            for mine, theirs in zip(found, wanted):
+                assert (mine - theirs).norm() <= 1e-5 * theirs.norm()
+    assert compiled.te.calls.left == 0 and any("autograd_function" in reason for reason in compiled.te.exact)
+
+
+@pytest.mark.parametrize("transform", ["grad", "jvp"])
+def test_transforms_are_refused_before_they_are_traced(transform):
+    """A trace that ended inside of torch.func.grad would leave hooks of saved tensors switched off in the process."""
+
+    def function(self, x):
+        loss = lambda w: F.linear(x, w).square().mean()
+        if transform == "grad":
+            return self.l2(x) @ torch.func.grad(loss)(self.l1.weight)
+        return self.l2(x) * torch.func.jvp(loss, (self.l1.weight,), (self.l1.weight,))[1]
+
+    assert re.search(rf"torch.func.{transform} .*, .*test_torch_gradients.py:\d+", strict_error(Two(function), X))
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
+        pass
+    torch._dynamo.reset()
+    assert compare(Two(lambda self, x: self.l2(F.silu(self.l1(x)))), X, strict=True) == []
 
 
 def test_checkpoints_are_what_they_wrap():

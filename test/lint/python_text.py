@@ -17,7 +17,7 @@ ALLOWED = {
     "python/te_mlir/jax/calls.py": "paths in a pytree, as jax.tree_util.keystr writes them",
     "python/te_mlir/jax/arguments.py": "names of arguments, of which some are taken",
     "python/te_mlir/torch/graph.py": "sources of arguments, as TorchDynamo writes them",
-    "python/te_mlir/torch/partition.py": "stack traces, as torch.fx keeps them",
+    "python/te_mlir/torch/lines.py": "stack traces, as torch.fx keeps them",
 }
 
 

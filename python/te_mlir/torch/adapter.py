@@ -16,7 +16,7 @@ import torch
 from torch.fx import Node as Origin
 
 from te_mlir.frontend.graph import Const, Node, Var
-from te_mlir.torch import composites, varlen
+from te_mlir.torch import composites, custom, varlen
 from te_mlir.torch.dropouts import DRAWN
 
 #: Ops that return several views of one tensor.
@@ -65,6 +65,8 @@ Given = dict[str, Any]
 
 def reason_of(node: Origin) -> str:
     """Why te does not have the op of a node."""
+    if node.target is custom.OP:
+        return custom.reason_of(node)
     value = node.meta.get("val")
     if name_of(node) not in _LACKING and isinstance(value, torch.Tensor) and not value.is_floating_point():
         return f"its result has elements of {str(value.dtype)[6:]}, and te computes only floats"

@@ -18,7 +18,7 @@ from te_mlir.torch.formulas import is_composed, with_formulas
 from te_mlir.torch.fused import cut_layers
 from te_mlir.torch.indexing import as_lookups
 from te_mlir.torch.mask_terms import find_terms
-from te_mlir.torch.partition import Schedule, dependents, ignored, refusal, wanting
+from te_mlir.torch.partition import Schedule, dependents, ignored, refusal, untraceable, wanting
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,9 @@ class Captured:
 def capture(tracing: graphs.Tracing, examples: Sequence[torch.Tensor], names: Sequence[str]) -> Captured | str:
     """The traced graph; or, if all of it stays in PyTorch, the reason. names: the names of the arguments."""
     module = tracing.module
+    refused = untraceable(module)
+    if refused is not None:
+        return refused
     try:
         flat = tracing(examples)
     except Exception as error:  # A graph that cannot be traced stays in PyTorch.

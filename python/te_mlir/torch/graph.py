@@ -17,12 +17,12 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from te_mlir.torch import custom
 from te_mlir.torch.replay import Replay, is_traced_first
 
 
 def flatten(module: torch.fx.GraphModule, examples: Sequence[Any]) -> torch.fx.GraphModule:
     """The ATen graph of `module` on arguments like `examples`, all of them tensors."""
-    module = _without_checkpoints(module)
     with FakeTensorMode(allow_non_fake_inputs=True):
         # Each argument gets its own fake tensor, because arguments that are one object would become one input.
         fakes = [
@@ -32,18 +32,20 @@ def flatten(module: torch.fx.GraphModule, examples: Sequence[Any]) -> torch.fx.G
             for t in examples
         ]
         traced: dict[Any, torch.fx.GraphModule] = {}
+        calls = custom.Calls()
         if is_traced_first(module):
             with torch.no_grad():
-                Replay(module, traced).run(*fakes)
+                Replay(module, traced, calls).run(*fakes)
         # These hooks replace those of a checkpoint around the call, which would count the tensors saved while tracing.
         with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
-            flat = make_fx(Replay(module, traced).run, pre_dispatch=True, tracing_mode="real")(*fakes)
+            flat = make_fx(Replay(module, traced, calls).run, pre_dispatch=True, tracing_mode="real")(*fakes)
     for node in list(flat.graph.nodes):
         # Tracing detaches each constant in place, which would count as a write.
         if str(node.target) == "aten.detach_.default" and str(node.args[0].target).startswith("aten.lift_fresh"):
             node.replace_all_uses_with(node.args[0])
             flat.graph.erase_node(node)
     flat.graph.eliminate_dead_code()
+    flat.meta[custom.CALLS] = calls
     return flat
 
 
@@ -69,23 +71,9 @@ class Tracing:
             flat = self._given or flatten(self.module, examples)
             self._edit(flat)
             self._flat, self._given = flat, None
-        return torch.fx.GraphModule(self._flat, copy.deepcopy(self._flat.graph))
-
-
-def _without_checkpoints(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
-    """`module` with the bodies of torch.utils.checkpoint inlined, because the compiler chooses what to recompute."""
-    checkpoint = torch.ops.higher_order.tag_activation_checkpoint
-    if not any(n.target is checkpoint for n in module.graph.nodes):
-        return module
-    graph = torch.fx.Graph()
-    graph.output(graph.graph_copy(module.graph, {}))
-    for node in [n for n in graph.nodes if n.target is checkpoint]:
-        body, *operands = node.args
-        assert isinstance(body, Node) and isinstance(body.target, str), "dynamo passes the body by name"
-        with graph.inserting_before(node):
-            node.replace_all_uses_with(graph.call_module(body.target, tuple(operands)))
-        graph.erase_node(node)
-    return torch.fx.GraphModule(module, graph)
+        copied = torch.fx.GraphModule(self._flat, copy.deepcopy(self._flat.graph))
+        copied.meta.update(self._flat.meta)
+        return copied
 
 
 def writes(graph: torch.fx.Graph) -> bool:

@@ -10,8 +10,6 @@ runs as a whole.
 from __future__ import annotations
 
 import operator
-import os
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,7 +17,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import GraphModule, Node
 
-from te_mlir.torch import casts, patterns
+from te_mlir.torch import casts, custom, patterns
 from te_mlir.torch.adapter import reason_of
 from te_mlir.torch.effects import (
     RANDOM,
@@ -31,6 +29,7 @@ from te_mlir.torch.effects import (
     set_grad_enabled,
     storages,
 )
+from te_mlir.torch.lines import place_of
 from te_mlir.torch.replay import is_choice
 
 #: Higher-order ops that are replaced with their bodies, because the compiler itself chooses what to recompute.
@@ -47,20 +46,41 @@ _HARMLESS = frozenset(
 #: Calls for `Tensor.requires_grad_`, which changes nothing in a call without gradients.
 _REQUIRES_GRAD = frozenset(("requires_grad_", "set_inplace_requires_grad_allowed"))
 
+#: Functions of the transformations of torch.func whose graphs cannot be traced, and the transformations. A trace that one
+#: of these ends leaves what it switched off for the whole process, such as the hooks of saved tensors.
+_TRANSFORMS = {
+    "_saved_tensors_hooks_disable": "torch.func.grad (or vjp, jacrev, hessian)",
+    "_jvp_increment_nesting": "torch.func.jvp (or jacfwd, hessian)",
+}
+
+#: What to do about a reason for which a whole graph stays in PyTorch.
+_APART = "apply torch.compiler.disable to the function that contains it to compile the rest"
+
 #: Methods that change how a tensor is differentiated without an ATen op.
 _GRADIENT_METHODS = frozenset(
     ("register_hook", "register_post_accumulate_grad_hook", "requires_grad_", "retain_grad", "backward")
 )
 
 
+def untraceable(module: GraphModule) -> str | None:
+    """Why a captured graph cannot be traced to ATen; None if it may be."""
+    for part in module.modules():
+        for node in part.graph.nodes if isinstance(part, GraphModule) else ():
+            if node.op == "call_function" and _name(node) in _TRANSFORMS:
+                return f"{_TRANSFORMS[_name(node)]} is not imported{place_of(node)}; {_APART}"
+    return None
+
+
 def refusal(module: GraphModule, flat: GraphModule) -> str | None:
     """Why no part of a captured graph may be compiled: something that it does would be lost in tracing it to ATen."""
     kept = {str(n.target) for n in flat.graph.nodes if n.op == "call_function"}
+    if flat.meta[custom.CALLS].are_all_of(module):
+        kept.add(str(custom.APPLY))
     for part in module.modules():
         for node in part.graph.nodes if isinstance(part, GraphModule) else ():
             found = _lost(node, kept)
             if found is not None:
-                return f"{found}{_place(node)}; apply torch.compiler.disable to the function that contains it to compile the rest"
+                return f"{found}{place_of(node)}; {_APART}"
     for node in flat.graph.nodes:
         if node.op == "get_attr" and isinstance(getattr(flat, str(node.target), None), FakeTensor):
             return "tracing does not support a tensor that it reads, such as 'Tensor.data'; use 'detach()'"
@@ -81,26 +101,7 @@ def ignored(module: GraphModule) -> list[str]:
     chosen = next((n for graph in graphs for n in graph.nodes if is_choice(n.target)), None)
     if chosen is None:
         return []
-    return [f"torch.nn.attention.sdpa_kernel{_place(chosen)}: te has its own attention"]
-
-
-def _place(node: Node) -> str:
-    """`, at model.py:12`. Nodes that begin or end a block have no line, so that of a node nearby stands for it."""
-    if _where(node):
-        return f", at {_where(node)}"
-    nodes = list(node.graph.nodes)
-    index = nodes.index(node)
-    found = next(filter(None, map(_where, nodes[index:])), None)
-    if found is not None:
-        return f", before {found}"
-    found = next(filter(None, map(_where, nodes[index::-1])), None)
-    return f", after {found}" if found is not None else ""
-
-
-def _where(node: Node) -> str:
-    """The line of the program that a node comes from, such as `model.py:12`; "" if tracing did not record it."""
-    found = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
-    return f"{os.path.basename(found[-1][0])}:{found[-1][1]}" if found else ""
+    return [f"torch.nn.attention.sdpa_kernel{place_of(chosen)}: te has its own attention"]
 
 
 def _lost(node: Node, kept: set[str]) -> str | None:

@@ -4,6 +4,8 @@
 * `torch.nn.attention.sdpa_kernel` has no effect, because te has its own attention. See `is_choice`.
 * `flex_attention` becomes attention with a tensor as its mask. See `te_mlir.torch.flex`.
 * Parts under torch.vmap become ops on whole tensors.
+* A torch.utils.checkpoint is what it wraps.
+* A torch.autograd.Function becomes one op. See `te_mlir.torch.custom`.
 """
 
 from __future__ import annotations
@@ -18,13 +20,15 @@ from torch.func import functionalize
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from te_mlir.torch import flex
+from te_mlir.torch import custom, flex
+from te_mlir.torch.lines import place_of
 
 #: What dynamo calls for `torch.nn.attention.sdpa_kernel`.
 _CHOICES = (torch.nn.attention._backend_from_string, torch.nn.attention._sdpa_kernel)
 #: The start and the end of torch.vmap.
 _BEGIN, _END = predispatch._vmap_increment_nesting, predispatch._vmap_decrement_nesting
 _FLEX = torch.ops.higher_order.flex_attention
+_CHECKPOINT = torch.ops.higher_order.tag_activation_checkpoint
 
 
 def is_choice(target: Any) -> bool:
@@ -76,12 +80,12 @@ class Replay(torch.fx.Interpreter):
     """Runs a graph of dynamo.
 
     traced: graphs of ATen ops for functions under torch.vmap. The first run, on fake tensors, fills it. The second one
-    is traced before autograd, which cannot look into torch.vmap.
+    is traced before autograd, which cannot look into torch.vmap. calls: the calls of torch.autograd.Functions.
     """
 
-    def __init__(self, module: GraphModule, traced: dict[Any, GraphModule]) -> None:
+    def __init__(self, module: GraphModule, traced: dict[Any, GraphModule], calls: custom.Calls) -> None:
         super().__init__(module)
-        self.traced = traced
+        self.traced, self.calls = traced, calls
         self._parts = {nodes[0]: nodes for nodes in _mapped(module.graph)}
         self._within = {node for nodes in self._parts.values() for node in nodes}
         self._results: dict[Node, Any] = {}
@@ -89,6 +93,8 @@ class Replay(torch.fx.Interpreter):
     def run_node(self, node: Node) -> Any:
         if node in self._parts:
             self._results.update(self._part(self._parts[node]))
+        if node.target is custom.APPLY:
+            return self.calls(node, place_of(node), *self.fetch_args_kwargs_from_env(node))
         return self._results.pop(node, None) if node in self._within else super().run_node(node)
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
@@ -100,6 +106,10 @@ class Replay(torch.fx.Interpreter):
             return args[0].__exit__(None, None, None)
         if is_choice(target):
             return None
+        if target is _CHECKPOINT:
+            # The compiler chooses what to recompute.
+            body, *operands = args
+            return Replay(body, self.traced, self.calls).run(*operands)
         if target is _FLEX:
             return flex.attention(self._whole, *args, **kwargs)
         return super().call_function(target, args, kwargs)
@@ -107,7 +117,7 @@ class Replay(torch.fx.Interpreter):
     def call_module(self, target: Any, args: Any, kwargs: Any) -> Any:
         module = self.fetch_attr(target)
         if isinstance(module, GraphModule):
-            return Replay(module, self.traced).run(*args, **kwargs)
+            return Replay(module, self.traced, self.calls).run(*args, **kwargs)
         return super().call_module(target, args, kwargs)
 
     def _whole(self, key: Any, function: Callable[..., Any], *tensors: torch.Tensor) -> Any:
