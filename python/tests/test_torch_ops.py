@@ -100,6 +100,10 @@ def layer():
     return nn.Linear(WIDTH, WIDTH)
 
 
+def normed(dim):
+    return lambda: nn.utils.parametrizations.weight_norm(nn.Linear(WIDTH, WIDTH), dim=dim)
+
+
 def weight(*shape):
     return lambda: nn.Parameter(torch.randn(*shape) / 4 + 1)
 
@@ -250,6 +254,7 @@ OPS = [
             + torch.addmm(x[0, :, :8], x[0], y[1].T, alpha=2)
             + torch.outer(x[0, :, 0], y[0, 0, :8])
             + torch.dot(x[0, 0], y[0, 1])
+            + torch.vdot(x[1, 0], y[0, 2])
             + x[1].mv(y[1, 1])
         ),
         2,
@@ -280,6 +285,29 @@ OPS = [
         v=weight(24, WIDTH // 4, 1),
         b=weight(24),
     ),
+    op(
+        "convolutions-of-channels",
+        lambda m, x: F.conv1d(F.conv1d(x.mT, m.w, m.b, groups=WIDTH, padding=3)[..., :-3], m.v, groups=WIDTH).mT,
+        w=weight(WIDTH, 1, 4),
+        b=weight(WIDTH),
+        v=weight(WIDTH, 1, 3),
+    ),
+    op(
+        "masked-scatter",
+        lambda m, x, y: x.masked_scatter(m.rows, y) + x.masked_scatter(m.some, y[:, :, 1:] * 2),
+        2,
+        rows=lambda: torch.arange(BATCH * SEQUENCE).view(BATCH, SEQUENCE, 1) % 3 == 1,
+        some=lambda: torch.arange(SEQUENCE * WIDTH).view(SEQUENCE, WIDTH) % 5 == 1,
+    ),
+    op(
+        "pooled-and-resized",
+        lambda m, x: (
+            F.adaptive_avg_pool1d(x, 1)
+            + F.adaptive_avg_pool2d(x[:, None], (4, 16)).mean((1, 2))[:, None, :1]
+            + F.interpolate((x * x)[:, None], (SEQUENCE, WIDTH), mode="bilinear")[:, 0]
+        ),
+    ),
+    op("weight-norm", lambda m, x: m.by_rows(x) + m.whole(x), by_rows=normed(0), whole=normed(None)),
     op(
         "patches-of-groups", lambda m, x: F.conv1d(x, m.w, m.b, 4, groups=2), w=weight(6, SEQUENCE // 2, 4), b=weight(6)
     ),

@@ -19,7 +19,7 @@ from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
 
-from te_mlir.torch import composites
+from te_mlir.torch import composites, fused_modules, samples
 from te_mlir.torch.adapter import given, is_known, name_of
 from te_mlir.torch.indexing import as_lookups
 from te_mlir.torch.partition import dependents
@@ -172,6 +172,12 @@ def _norm(x: Tensor, order: Any = 2, axes: Any = None, keep: bool = False, *_: A
     if abs(order) == torch.inf:
         return (torch.amax if order > 0 else torch.amin)(x.abs(), axes, keepdim=keep)
     return AS_IS
+
+
+def _weight_norm(v: Tensor, g: Tensor, axis: int) -> Tensor:
+    """The parts of v along an axis, with the lengths in g; with -1, all of v with one length."""
+    axes = [other for other in range(v.dim()) if other != axis]
+    return v * (g / _root(v.square().sum(axes, keepdim=axis != -1)))
 
 
 def _by_channel(vector: Tensor, x: Tensor) -> Tensor:
@@ -456,13 +462,15 @@ _WIDE: dict[str, Formula] = {
     "group_norm": _group_norm,
     "instance_norm": _instance_norm,
     "batch_norm": _batch_norm,
+    "_weight_norm": _weight_norm,
+    **samples.WIDE,
     "cosine_similarity": _cosine,
     "mse_loss": lambda x, y, reduction: _reduced((x - y).square(), reduction),
     "l1_loss": lambda x, y, reduction: _reduced((x - y).abs(), reduction),
     "huber_loss": _huber,
     "smooth_l1_loss": _smooth_l1,
     "binary_cross_entropy_with_logits": _with_logits,
-    "dot": lambda x, y: (x * y).sum(),
+    **dict.fromkeys(("dot", "vdot"), lambda x, y: (x * y).sum()),
     "mv": lambda x, y: (x * y).sum(-1),
 }
 
@@ -494,6 +502,8 @@ _NARROW: dict[str, Formula] = {
     "pixel_unshuffle": _space_to_depth,
     "channel_shuffle": _shuffled,
     "full_like": _full_like,
+    **samples.NARROW,
+    **fused_modules.FORMULAS,
 }
 
 #: Ops that view their operand in PyTorch, and whose formulas copy it.
