@@ -26,6 +26,24 @@ def test_second_backward_is_an_error():
         y.backward()
 
 
+def test_backwards_of_two_losses_of_a_call_are_told_to_be_one():
+    """In PyTorch, losses that share nothing have backwards of their own; in te, their graph has one."""
+
+    class Losses(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = GPT(), GPT()
+
+        def forward(self, x):
+            return self.a(x).square().mean(), self.b(x).square().mean()
+
+    compiled = te_mlir.torch.jit(Losses(), strict=True)
+    one, other = compiled(torch.randn(16, 64))
+    one.backward()
+    with pytest.raises(te_mlir.ArgumentError, match="add up the losses of a call before their backward"):
+        other.backward()
+
+
 def test_a_parameter_changed_before_the_backward_is_an_error():
     compiled = compiled_gpt()
     y = compiled(torch.randn(16, 64)).sum()

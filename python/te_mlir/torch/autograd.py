@@ -93,6 +93,12 @@ class Call(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Any:
         region = ctx.region
+        if ctx.lease.arena is None:
+            raise ArgumentError(
+                "expected one backward for each forward, but got a second; what the forward saved is freed after the "
+                "first, so add up the losses of a call before their backward, or call the forward again (retain_graph has "
+                "no effect here)"
+            )
         # Raises if a tensor was changed in place since the forward.
         saved = ctx.saved_tensors
         given = _cotangents(region, cotangents)
@@ -106,11 +112,7 @@ class Call(torch.autograd.Function):
         for own, _ in ctx.shared:
             own.zero_()
         arena = ctx.lease.end()
-        if arena is None:
-            raise ArgumentError(
-                "expected one backward for each forward, but got a second; what the forward saved is freed "
-                "after the first, so call the forward again (retain_graph has no effect here)"
-            )
+        assert arena is not None, "this is the first backward"
         begun = ctx.begin.end() if ctx.begin else ()
         if ctx.later and ctx.written:
             Begin.clear(ctx.written)
