@@ -101,6 +101,7 @@ ACCEPTED = {
     "append ones": lambda m, x: F.pad(x, (0, 4), value=1.0).sum(1)[:, None] * m.l1(x),
     "append zeros": lambda m, x: F.pad(m.l1(x), (0, 0, 0, 1)),
     "norms": lambda m, x: F.layer_norm(F.rms_norm(m.l1(x), (32,), eps=1e-5), (32,), eps=1e-5),
+    "rows of length 1": lambda m, x: F.normalize(m.l1(x), dim=-1),
     "softmax": lambda m, x: m.l1(x).softmax(-1) + m.l2(x).log_softmax(-1),
     "causal attention": lambda m, x: F.scaled_dot_product_attention(*(m.l1(x)[None] for _ in range(3)), is_causal=True),
     "a mask": lambda m, x: F.scaled_dot_product_attention(

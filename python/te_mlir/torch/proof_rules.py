@@ -47,6 +47,7 @@ _REDUCTIONS = (
     "std",
     "prod",
     "norm",
+    "linalg_vector_norm",
     "argmax",
     "argmin",
 )
