@@ -20,8 +20,62 @@ IMAGE = dict(
 WHISPER = {n: v for n, v in CODED.items() if n != "max_position_embeddings"}
 WHISPER |= dict(max_target_positions=64, **{**TOKENS, "pad_token_id": 0}, decoder_start_token_id=1)
 
+MULTIPLIED = dict(embedding_multiplier=2.0, residual_multiplier=0.5, attention_multiplier=0.3, logits_scaling=3.0)
+ALTERNATING = dict(GROUPED, num_hidden_layers=2, sliding_window=8)
+LATENTS = dict(num_latents=8, d_latents=64, d_model=64, num_blocks=1, num_self_attends_per_block=1, vocab_size=64)
+SEEN = dict(
+    attention_probs_dropout_prob=0.0,
+    num_self_attention_heads=4,
+    num_cross_attention_heads=4,
+    qk_channels=64,
+    v_channels=64,
+)
+STATES = dict(state_size=16, num_heads=8, head_dim=16, n_groups=2, chunk_size=16)
+WINDOWS = dict(image_size=32, patch_size=4, embed_dim=32, window_size=4, drop_path_rate=0.0, num_labels=3)
+
 #: (model, configuration, its options, the kind of its inputs), with strict=True
 WHOLE = {
+    "granite": ("GraniteForCausalLM", "GraniteConfig", dict(GROUPED, **MULTIPLIED), "tokens"),
+    "smollm3": ("SmolLM3ForCausalLM", "SmolLM3Config", dict(GROUPED, **TOKENS, no_rope_layers=[0]), "tokens"),
+    "nemotron": ("NemotronForCausalLM", "NemotronConfig", dict(GROUPED, head_dim=16), "tokens"),
+    "olmo3": ("Olmo3ForCausalLM", "Olmo3Config", ALTERNATING, "tokens"),
+    "glm4": ("Glm4ForCausalLM", "Glm4Config", dict(GROUPED, head_dim=16, pad_token_id=None), "tokens"),
+    "exaone4": (
+        "Exaone4ForCausalLM",
+        "Exaone4Config",
+        dict(ALTERNATING, **TOKENS, layer_types=["sliding_attention", "full_attention"]),
+        "tokens",
+    ),
+    "persimmon": ("PersimmonForCausalLM", "PersimmonConfig", SIZES, "tokens"),
+    "gpt-bigcode": ("GPTBigCodeForCausalLM", "GPTBigCodeConfig", dict(GPT, multi_query=True), "tokens"),
+    "mamba2": (
+        "Mamba2ForCausalLM",
+        "Mamba2Config",
+        dict(vocab_size=64, hidden_size=64, num_hidden_layers=1, **STATES, **TOKENS),
+        "tokens",
+    ),
+    "electra": ("ElectraForMaskedLM", "ElectraConfig", dict(SIZES, embedding_size=32), "padded"),
+    "albert": ("AlbertForMaskedLM", "AlbertConfig", dict(SIZES, num_hidden_layers=2, embedding_size=32), "padded"),
+    "distilbert": (
+        "DistilBertForMaskedLM",
+        "DistilBertConfig",
+        dict(vocab_size=64, dim=64, hidden_dim=128, n_layers=1, n_heads=4),
+        "padded",
+    ),
+    "nomic-bert": ("NomicBertForMaskedLM", "NomicBertConfig", dict(SIZES, pad_token_id=0), "padded"),
+    "perceiver": (
+        "PerceiverForMaskedLM",
+        "PerceiverConfig",
+        dict(LATENTS, **SEEN, max_position_embeddings=32),
+        "tokens",
+    ),
+    "beit": (
+        "BeitForImageClassification",
+        "BeitConfig",
+        dict(IMAGE, use_relative_position_bias=True, use_mask_token=False, drop_path_rate=0.0, num_labels=3),
+        "images",
+    ),
+    "swin": ("SwinForImageClassification", "SwinConfig", dict(WINDOWS, depths=[2], num_heads=[2]), "images"),
     "ernie4.5": ("Ernie4_5ForCausalLM", "Ernie4_5Config", dict(GROUPED, head_dim=16), "tokens"),
     "gemma3": ("Gemma3ForCausalLM", "Gemma3TextConfig", dict(GROUPED, head_dim=16, sliding_window=8), "tokens"),
     "falcon-alibi": (

@@ -217,6 +217,8 @@ def test_phi3_has_autograds_gradients():
 
 SIZES, GROUPED, TOKENS, GPT = families.SIZES, families.GROUPED, families.TOKENS, families.GPT
 
+ESM = dict(SIZES, pad_token_id=0, mask_token_id=63, position_embedding_type="rotary", token_dropout=True)
+
 #: (model, configuration, its options, number of layers, nodes that stay in PyTorch); further models are in families.WHOLE
 #: and WINDOWED
 FAMILIES = {
@@ -273,6 +275,8 @@ FAMILIES = {
         set(),
     ),
     "deberta-v2": ("DebertaV2ForMaskedLM", "DebertaV2Config", dict(SIZES, pad_token_id=0), 8, set()),
+    # Without contacts between tokens, for which there is a layer, too.
+    "esm2": ("EsmForMaskedLM", "EsmConfig", ESM, 8, set()),
     "mpnet": ("MPNetForMaskedLM", "MPNetConfig", SIZES, 8, set()),
     "gpt-neox": ("GPTNeoXForCausalLM", "GPTNeoXConfig", SIZES, 5, set()),
     "gemma": ("GemmaForCausalLM", "GemmaConfig", dict(GROUPED, head_dim=16), 8, set()),
@@ -391,27 +395,18 @@ def test_gated_t5_errs_as_float32_does():
 
 
 def test_a_function_with_its_own_backward_is_told_with_its_place():
-    """BLOOM's gelu: the whole model stays in PyTorch, unless torch.compiler.disable is applied to that function."""
-    from transformers.models.bloom import modeling_bloom
-
+    """BLOOM's gelu stays in PyTorch, and all linear layers are compiled."""
     config = transformers.BloomConfig(vocab_size=64, hidden_size=64, n_layer=1, n_head=4)
     model = transformers.BloomForCausalLM(config).eval()
     ids, labels = tokens()
     inputs = {"input_ids": ids, "labels": labels, "use_cache": False}
     wanted_loss, wanted = run(model, inputs)
     compiled = te_mlir.torch.jit(model)
-    with pytest.warns(UserWarning, match=r"torch.autograd.Function .* at modeling_bloom.py:\d+; apply torch.compiler"):
-        loss, _ = run(compiled, inputs)
-    assert loss == wanted_loss and not any(graph.parts for graph in compiled.te.graphs)
-
-    torch._dynamo.reset()
-    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        patch.setattr(modeling_bloom.BloomGelu, "forward", torch.compiler.disable(modeling_bloom.BloomGelu.forward))
-        compiled = te_mlir.torch.jit(model)
+    with pytest.warns(UserWarning, match=r"torch.autograd.Function .* at modeling_bloom.py:\d+"):
         loss, gradients = run(compiled, inputs)
-    lines = [str(op) for graph in compiled.te.graphs for region in graph.regions for op in region.function.ops]
-    assert sum("te.linear" in line for line in lines) == 5
+    (graph,) = compiled.te.graphs
+    lines = [str(op) for region in graph.regions for op in region.function.ops]
+    assert sum("te.linear" in line for line in lines) == 5 and len(graph.parts) == 2
     assert_same(loss, gradients, wanted_loss, wanted)
 
 
