@@ -142,6 +142,24 @@ def test_gradients_of_attention_with_dropout(causal):
         assert (one - two).norm() <= 1e-5 * max(two.norm(), 1e-3 * largest)
 
 
+def test_attention_with_dropout_has_pytorchs_name_in_notes():
+    """Without the random state that te gives it."""
+
+    class Biased(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.qkv, self.bias = nn.Linear(64, 192), nn.Parameter(torch.randn(4, 33, 33))
+
+        def forward(self, x):
+            q, k, v = (t.unflatten(-1, (4, 16)).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
+            return F.scaled_dot_product_attention(q, k, v, self.bias, dropout_p=0.25)
+
+    compiled = te_mlir.torch.jit(Biased(), strict=True)
+    compiled(X)
+    (note,) = compiled.te.graphs[0].spelled
+    assert note.startswith("aten.scaled_dot_product_attention(float32 [2, 4, 33, 16]")
+
+
 def test_attention_whose_weights_are_all_zero_stays_in_pytorch():
     layer = nn.Linear(64, 64)
 

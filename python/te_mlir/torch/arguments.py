@@ -15,6 +15,7 @@ from te_mlir.frontend.graph import Atom, Const, Node, Var
 from te_mlir.frontend.looking import is_widened, node_of
 from te_mlir.layout import row_major
 from te_mlir.torch.adapter import Adapter
+from te_mlir.torch.dropouts import DRAWN
 from te_mlir.torch.masks import Kind
 from te_mlir.torch.states import Part
 from te_mlir.torch.stored import Stored, stored
@@ -49,14 +50,14 @@ def fake(node: Origin) -> torch.Tensor:
 
 def describe(node: Origin) -> str:
     """A node in messages: `aten.sin(float32 [2, 16])`."""
-    called = (
-        str(node.target) if isinstance(node.target, torch._ops.OpOverload) else getattr(node.target, "__name__", "")
-    )
+    op = DRAWN.get(node.target, node.target)
+    state = node.args[0] if node.target in DRAWN else None
+    called = str(op) if isinstance(op, torch._ops.OpOverload) else getattr(op, "__name__", "")
     name = called.removesuffix(".default") if node.op == "call_function" else node.op
     operands = []
     for argument in node.all_input_nodes:
         value = argument.meta.get("val")
-        if isinstance(value, torch.Tensor):
+        if isinstance(value, torch.Tensor) and argument is not state:
             operands.append(f"{dtype_name(value.dtype)} {list(value.shape)}")
     return f"{name}({', '.join(operands)})"
 
