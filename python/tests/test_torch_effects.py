@@ -194,7 +194,8 @@ def test_statistics_of_batch_norm_are_kept():
     model = Two(lambda self, x: self.l2(self.norm(self.l1(x))), norm=nn.BatchNorm1d(32))
     # The norm subtracts the bias, so the gradient of the bias is 0 except for rounding, and is not compared.
     model.l1.bias = None
-    compare(model, X)
+    (reason,) = compare(model, X)
+    assert "it normalises by statistics of the batch" in reason
     compare(Two(lambda self, x: self.l2(self.norm(x)), norm=nn.BatchNorm1d(32, affine=False)), X)
 
 

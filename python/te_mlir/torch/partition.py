@@ -213,7 +213,9 @@ class Schedule:
                 continue
             if node in self.effects.writes:
                 in_place = self.effects.writes[node] - {RANDOM}
-                found.append((node, "it writes to a tensor in place" if in_place else "it draws random numbers"))
+                reason = "it writes to a tensor in place" if in_place else "it draws random numbers"
+                # Statistics are why batch_norm stays in PyTorch, also where none are stored.
+                found.append((node, reason_of(node) if patterns.is_op(node, "batch_norm") else reason))
             elif self._is_condition(node):
                 continue
             elif not _is_floating(node) and any(n in self._moving and _is_floating(n) for n in node.all_input_nodes):
