@@ -190,6 +190,56 @@ def test_buffers_written_through_data_are_seen():
         assert torch.allclose(compiled(X), model(X), atol=1e-5)
 
 
+def filled(self, x):
+    """A new tensor whose parts are results of layers, as in the keys of DeepSeek."""
+    y = x.new_empty(*x.shape[:-1], 64)
+    y[..., :32] = self.l1(x)
+    y[..., 32:].copy_(self.l2(x))
+    return F.linear(y, torch.cat([self.l1.weight, self.l2.weight], 1))
+
+
+def added_to_zeros(self, x):
+    y = torch.zeros(16, 32)
+    rows, flat = y[:4], y.view(-1)
+    rows.add_(self.l1(x)[:4])
+    return self.l2(flat.view(16, 32)) + self.l1(y * 2)
+
+
+def returned_after_a_write(self, x):
+    y = torch.zeros(16, 32)
+    y[0] = self.l1(x)[0]
+    return y.relu() + 1
+
+
+@pytest.mark.parametrize("function", [filled, added_to_zeros, returned_after_a_write])
+def test_new_tensors_that_results_are_written_to_have_gradients(function):
+    """Views of them that are created before are not created under no_grad, and layers that read them pass gradients."""
+    reasons = compare(Two(function), X)
+    assert reasons and all("writes to a tensor in place" in reason for reason in reasons)
+
+
+def test_results_that_are_constants_belong_to_the_caller():
+    """Values that depend on no input are computed once, but not if the caller may write to them."""
+    model = Two(lambda self, x: (self.l1(x), torch.zeros(4), self.numbers * 2), numbers=torch.ones(4))
+    compiled = te_mlir.torch.jit(model, strict=True)
+    for _ in range(3):
+        _, zeros, twice = compiled(X)
+        assert torch.equal(zeros, torch.zeros(4)) and torch.equal(twice, torch.full((4,), 2.0))
+        zeros += 1
+        twice.view(2, 2)[0] = 7
+
+
+def test_a_constant_that_is_written_to_after_a_graph_break():
+    def function(self, x):
+        y = torch.zeros(16, 32)
+        h = self.l1(x)
+        torch._dynamo.graph_break()
+        y[x[:, 0] > 0] = h[x[:, 0] > 0]
+        return self.l2(y)
+
+    compare(Two(function), X)
+
+
 def test_statistics_of_batch_norm_are_kept():
     model = Two(lambda self, x: self.l2(self.norm(self.l1(x))), norm=nn.BatchNorm1d(32))
     # The norm subtracts the bias, so the gradient of the bias is 0 except for rounding, and is not compared.

@@ -87,7 +87,7 @@ def capture(tracing: graphs.Tracing, examples: Sequence[torch.Tensor], names: Se
         flat,
         dict(zip(placeholders, names)),
         schedule,
-        wanting(flat.graph, schedule.frozen, wanted),
+        wanting(flat.graph, schedule.frozen, wanted, schedule.effects),
         frozenset(example.device for example in examples),
         tuple(ignored(module)),
     )

@@ -64,8 +64,12 @@ class Before:
         # Only values that are computed from buffers are kept, because a change of an input may go unnoticed.
         self.kept = {node for node, is_state in zip(placeholders, state) if is_state}
         self.kept -= {node for node in self.kept if any(effects.users_of_memory(key) for key in effects.own(node))}
+        # What the graph returns belongs to the caller, who may write to it.
+        (output,) = graph.find_nodes(op="output")
+        returned: set[Any] = set().union(*map(effects.own, output.all_input_nodes), set())
         for node in nodes:
-            quiet = node not in effects.writes and not any(effects.users_of_memory(k) for k in effects.own(node))
+            own = effects.own(node)
+            quiet = node not in effects.writes and not own & returned and not any(map(effects.users_of_memory, own))
             if quiet and not node.is_impure() and all(n in self.kept for n in node.all_input_nodes):
                 self.kept.add(node)
         fresh = [n for n in nodes if n in needed and n not in self.kept]

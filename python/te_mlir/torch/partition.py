@@ -174,6 +174,9 @@ class Schedule:
         self.dependent = dependents(graph, roots)
         self._nodes = [n for n in graph.nodes if n.op in ("call_function", "get_attr") and not is_mode(n)]
         self._earlier, self._later = self.effects.neighbours()
+        # A view that is created without gradients may not be written with one.
+        traced = {n for n in self.effects.writes if n in self.dependent and n not in self.frozen}
+        self._traced: set[Any] = set().union(*(self.effects.writes[n] for n in traced), set()) - {RANDOM}
         self.left: set[Node] = set()
         self._idle: set[Node] = set()
         self.time: dict[Node, int] = {}
@@ -305,7 +308,8 @@ class Schedule:
             above = node.all_input_nodes
             earliest = max((time[n] for n in (*above, *self._earlier.get(node, ())) if n in time), default=BEFORE)
             # No gradient passes through a node that is computed only from roots and stops gradients.
-            if earliest == BEFORE and (node in self.frozen or not any(n in moving for n in above)):
+            is_first = node in self.frozen or not any(n in moving for n in above)
+            if earliest == BEFORE and is_first and not self.effects.own(node) & self._traced:
                 time[node] = BEFORE
                 continue
             moving.add(node)
@@ -351,14 +355,21 @@ def _is_floating(node: Node) -> bool:
     return bool(tensors) and all(tensor.is_floating_point() for tensor in tensors)
 
 
-def wanting(graph: torch.fx.Graph, frozen: set[Node], leaves: set[Node]) -> set[Node]:
-    """The nodes that have gradients if `leaves` need them."""
+def wanting(graph: torch.fx.Graph, frozen: set[Node], leaves: set[Node], effects: Effects) -> set[Node]:
+    """The nodes that have gradients if `leaves` need them, also because such a value is written to their memory."""
     found = set(leaves)
-    for node in graph.nodes:
-        if node.op != "call_function" or node in frozen or not any(n in found for n in node.all_input_nodes):
-            continue
-        if any(t.is_floating_point() or t.is_complex() for t in _tensors(node.meta.get("val"))):
-            found.add(node)
+    before = 0
+    while len(found) > before:
+        before = len(found)
+        for node in graph.nodes:
+            if node.op != "call_function" or node in frozen or not any(n in found for n in node.all_input_nodes):
+                continue
+            if any(t.is_floating_point() or t.is_complex() for t in _tensors(node.meta.get("val"))):
+                found.add(node)
+            written = effects.writes.get(node, set()) - {RANDOM}
+            found |= (
+                {n for n in graph.nodes if n.op == "call_function" and effects.own(n) & written} if written else set()
+            )
     return found
 
 
