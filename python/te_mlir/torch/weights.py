@@ -71,9 +71,24 @@ class Weights(Arguments):
         if len(w.atom.shape) != 2:
             raise other
         matrix, transposed = super().weight(w, part, user)
-        if transposed and not self.is_weight(w.atom):
+        if not transposed or self.is_weight(w.atom):
+            return matrix, transposed
+        if not self._is_of_parameters(w.atom):
             raise other
-        return matrix, transposed
+        return self.matrix(w.atom, user, w.free, w.summed), False
+
+    def _is_of_parameters(self, w: Atom) -> bool:
+        """Whether a weight is computed from nothing but parameters, such as a sum of two of them."""
+        pending, visited = [w], set()
+        while pending:
+            atom = pending.pop()
+            if not isinstance(atom, Var) or atom in visited or self.stored(atom) is not None:
+                continue
+            visited.add(atom)
+            if atom.node is None or not self.is_inside(atom):
+                return False
+            pending += [operand for operand in atom.node.inputs if operand is not None]
+        return True
 
     def _fixed(self, w: Atom | None) -> build.Value | None:
         """A matrix from outside the region that is not a parameter, or a cast of such a matrix, as a weight.
