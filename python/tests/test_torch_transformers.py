@@ -217,6 +217,8 @@ def test_phi3_has_autograds_gradients():
 
 SIZES, GROUPED, TOKENS, GPT = families.SIZES, families.GROUPED, families.TOKENS, families.GPT
 
+RANKS = dict(q_lora_rank=32, kv_lora_rank=32, qk_rope_head_dim=8, qk_nope_head_dim=16, v_head_dim=16)
+LATENT = dict(SIZES, **RANKS, **TOKENS, num_key_value_heads=4, first_k_dense_replace=1)
 ESM = dict(SIZES, pad_token_id=0, mask_token_id=63, position_embedding_type="rotary", token_dropout=True)
 
 #: (model, configuration, its options, number of layers, nodes that stay in PyTorch); further models are in families.WHOLE
@@ -303,6 +305,8 @@ FAMILIES = {
     ),
     "mixtral": ("MixtralForCausalLM", "MixtralConfig", dict(GROUPED, num_local_experts=4), 6, None),
     "bert-dropout": ("BertForMaskedLM", "BertConfig", SIZES, 8, set()),
+    # Keys are written to slices of a new tensor, which ends a part.
+    "deepseek-v3": ("DeepseekV3ForCausalLM", "DeepseekV3Config", LATENT, 9, None),
 }
 
 
