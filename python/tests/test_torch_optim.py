@@ -5,6 +5,7 @@ import math
 import pathlib
 import pickle
 import runpy
+import weakref
 
 import pytest
 
@@ -293,12 +294,33 @@ def test_states_that_a_caller_changes_are_read():
         give_gradients([each], 5)
         optimizer.step()
     assert torch.equal(tensor, other)
-    mine.state.clear()
-    fresh.state.clear()
-    for optimizer, each in ((mine, tensor), (fresh, other)):
-        give_gradients([each], 6)
-        optimizer.step()
-    assert torch.equal(tensor, other) and mine.state[tensor]["step"] == 1
+    for number, reset in enumerate((lambda: mine.state.clear(), lambda: mine.state.update({tensor: {}}))):
+        reset()
+        fresh.state.clear()
+        for optimizer, each in ((mine, tensor), (fresh, other)):
+            give_gradients([each], 6 + number)
+            optimizer.step()
+        assert torch.equal(tensor, other) and mine.state[tensor]["step"] == 1
+
+
+def test_states_that_a_caller_replaces_are_freed():
+    """A caller who moves states to the host, or loads others, has the memory of the old ones back."""
+    (tensor,) = parameters([(16,)])
+    mine = te_mlir.torch.optim.AdamW([tensor], **OPTIONS, max_norm=1.0)
+    for replace in (
+        lambda: mine.state[tensor].update(exp_avg=mine.state[tensor]["exp_avg"].clone()),
+        lambda: mine.load_state_dict(mine.state_dict()),
+    ):
+        for number in range(2):
+            give_gradients([tensor], number)
+            mine.step()
+        old, gradient = weakref.ref(mine.state[tensor]["exp_avg"]), weakref.ref(tensor.grad)
+        replace()
+        tensor.grad = None
+        assert old() is None and gradient() is None
+
+
+
 
 
 def test_parameters_that_change_their_type():

@@ -233,3 +233,28 @@ for a, b in zip(ours.parameters(), again.parameters()):
     for key, state in mine.state[a].items():
         assert torch.equal(whole(state), whole(resumed.state[b][key])), key
 """)
+
+
+
+
+def test_optimizers_of_parameters_that_are_sharded_again():
+    """A parameter that becomes a DTensor of another placement, and stays the same object."""
+    run("""
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Replicate, Shard
+import te_mlir.torch.optim as optim
+one, two = init_device_mesh("cpu", (2,)), init_device_mesh("cpu", (2, 1))
+def part(mesh, placements):
+    return DTensor.from_local(torch.ones(2, 4), mesh, placements, run_check=False, shape=(4, 4), stride=(4, 1))
+tensor = nn.Parameter(part(two, [Shard(0), Replicate()]))
+tensor.grad = part(two, [Shard(0), Replicate()])
+optimizer = optim.SGD([tensor], max_norm=1.0)
+optimizer.step()
+assert optimizer.grad_norm == 4
+tensor.grad = None
+# The local tensor has the same shape.
+torch.utils.swap_tensors(tensor, nn.Parameter(part(two, [Replicate(), Shard(0)])))
+tensor.grad = part(two, [Replicate(), Shard(0)])
+optimizer.step()
+assert optimizer.grad_norm == 8**0.5
+""")

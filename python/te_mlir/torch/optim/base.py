@@ -83,7 +83,8 @@ class Optimizer(torch.optim.Optimizer):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self.__dict__.setdefault("_programs", {})
-        self.__dict__.setdefault("_plan", None)
+        # Of states that this one may have replaced.
+        self._plan = None
         self.__dict__.setdefault("main_grad", False)
         for group in self.param_groups:
             # Checkpoints of classes that do not have the option.

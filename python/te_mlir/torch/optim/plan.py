@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import operator
+import weakref
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from te_mlir.step import Step
-from te_mlir.torch.optim.shards import as_dtensor, groups_of, local, part_of
+from te_mlir.torch.optim.shards import as_dtensor, groups_of, local, local_of, part_of
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
 
 #: What may change in a parameter that stays the same object.
-_PARAMETER = operator.attrgetter("shape", "dtype", "device")
+_PARAMETER = operator.attrgetter("shape", "dtype", "device", "__class__")
+_LAYOUT = operator.attrgetter("placements", "device_mesh")
+#: What a parameter without states has.
+_NONE: Mapping[str, Any] = {}
 
 
 class Update(NamedTuple):
@@ -54,7 +59,8 @@ class Row(NamedTuple):
 class Plan:
     """The updates of a step in this process.
 
-    parameters, grads, groups: those of the optimizer. state: its `state`, with all states that it needs.
+    parameters, grads, groups: those of the optimizer. state: its `state`, with all states that it needs. The plan keeps
+    neither gradients nor states alive, so that a caller who moves them to another memory gets theirs back.
     """
 
     def __init__(
@@ -64,12 +70,14 @@ class Plan:
         groups: Sequence[Group],
         state: Mapping[torch.Tensor, dict[str, Any]],
     ) -> None:
-        self.parameters, self.groups, self._state, self._count = parameters, groups, state, len(state)
+        self.parameters, self.groups = parameters, groups
         self._kinds = _kinds(parameters, grads)
-        #: The states that the updates read, where the optimizer has them, and their names.
-        self._kept: list[torch.Tensor] = []
-        self._kept_in: list[dict[str, Any]] = []
+        #: The states that the updates read, with their parameters and names.
+        self._kept: list[weakref.ref[torch.Tensor]] = []
+        self._kept_of: list[torch.Tensor] = []
         self._kept_names: list[str] = []
+        #: The parameters that are sharded, and how.
+        self._sharded: list[torch.Tensor] = []
         #: The steps of all parameters with a gradient, by whether they are on the device.
         self.counts: dict[bool, list[torch.Tensor]] = {False: [], True: []}
         #: The places of the parameters that are updated among all.
@@ -78,8 +86,8 @@ class Plan:
         self._updates: list[Update] = []
         self._groups_of: list[int] = []
         self._steps: list[torch.Tensor] = []
-        #: The parameter and the states of each update.
-        self._own: list[list[torch.Tensor]] = []
+        #: The states of each update.
+        self._states: list[list[weakref.ref[torch.Tensor]]] = []
         #: The updates, by the groups of processes that add up the squares of their gradients.
         self.squares: dict[tuple[ProcessGroup, ...], list[int]] = {}
         #: What the programs were compiled for, the program of the updates and, if there is one, that of the sums.
@@ -89,15 +97,17 @@ class Plan:
             for place in (next(places) for _ in range(group.size)):
                 grad = grads[place]
                 if grad is not None and parameters[place].numel():
-                    self._add(place, number, grad.dtype)
+                    self._add(place, number, grad.dtype, state.get(parameters[place], _NONE))
+        self._layouts = list(map(_LAYOUT, self._sharded))
 
-    def _add(self, place: int, number: int, grad_dtype: torch.dtype) -> None:
+    def _add(self, place: int, number: int, grad_dtype: torch.dtype, state: Mapping[str, Any]) -> None:
         tensor, group = self.parameters[place], self.groups[number]
-        state = self._state.get(tensor, {})
         names = [*group.states, *(("step",) if "step" in state else ())]
-        self._kept += [state[name] for name in names]
-        self._kept_in += [state] * len(names)
+        self._kept += [weakref.ref(state[name]) for name in names]
+        self._kept_of += [tensor] * len(names)
         self._kept_names += names
+        is_sharded = as_dtensor(tensor) is not None
+        self._sharded += [tensor] if is_sharded else []
         if "step" in state:
             self.counts[group.capturable].append(state["step"])
         squares = self.squares.setdefault(groups_of(tensor), [])
@@ -106,16 +116,15 @@ class Plan:
             # Other processes have all of it.
             return
         squares.append(len(self.places))
-        states = [local(state[name]) for name in group.states]
-        kinds = tuple((tuple(each.shape), each.dtype) for each in states)
+        kinds = tuple((tuple(each.shape), each.dtype) for each in (local(state[name]) for name in group.states))
         number_of_part = 1 + place + len(self.parameters) * part_of(tensor)
         self._updates.append(Update(tuple(own.shape), own.dtype, grad_dtype, kinds, 0, number_of_part, group.options))
         self.places.append(place)
-        self.is_sharded.append(as_dtensor(tensor) is not None)
+        self.is_sharded.append(is_sharded)
         self._groups_of.append(number)
         if "step" in state:
             self._steps.append(state["step"])
-        self._own.append([own, *states])
+        self._states.append([weakref.ref(state[name]) for name in group.states])
 
     def fits(
         self,
@@ -125,14 +134,16 @@ class Plan:
         state: Mapping[torch.Tensor, dict[str, Any]],
     ) -> bool:
         """Whether a step of an optimizer that has these is this one."""
+        kept = [each() for each in self._kept]
+        found = (state.get(tensor, _NONE).get(name) for tensor, name in zip(self._kept_of, self._kept_names))
         return (
-            state is self._state
-            and len(state) == self._count
-            and groups == self.groups
+            groups == self.groups
             and len(parameters) == len(self.parameters)
             and all(map(operator.is_, parameters, self.parameters))
             and _kinds(parameters, grads) == self._kinds
-            and all(map(operator.is_, map(dict.get, self._kept_in, self._kept_names), self._kept))
+            and list(map(_LAYOUT, self._sharded)) == self._layouts
+            and not any(map(operator.is_, kept, repeat(None)))
+            and all(map(operator.is_, found, kept))
         )
 
     def rows(self) -> tuple[tuple[int, ...], list[Row]]:
@@ -154,11 +165,12 @@ class Plan:
 
     def tensors(self, grads: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The parameter, gradient and states of each update. grads: gradients of the updates."""
-        return [
-            tensor
-            for own, (_, *states), grad in zip(self._parts(), self._own, grads)
-            for tensor in (own, grad, *states)
-        ]
+        found: list[torch.Tensor] = []
+        for own, grad, is_sharded, kept in zip(self._parts(), grads, self.is_sharded, self._states):
+            # The optimizer has them, as `fits` has found.
+            states: list[Any] = [each() for each in kept]
+            found += (own, grad, *(map(local_of, states) if is_sharded else states))
+        return found
 
     def changed(self) -> list[torch.Tensor]:
         """The tensors that the updates write, for autograd."""
@@ -168,8 +180,8 @@ class Plan:
     def _parts(self) -> list[torch.Tensor]:
         """The parameters that are updated, or the parts of them that this process has."""
         return [
-            local(self.parameters[place]) if is_sharded else own
-            for place, is_sharded, (own, *_) in zip(self.places, self.is_sharded, self._own)
+            local(self.parameters[place]) if is_sharded else self.parameters[place]
+            for place, is_sharded in zip(self.places, self.is_sharded)
         ]
 
 

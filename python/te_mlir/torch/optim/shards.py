@@ -32,8 +32,11 @@ def as_dtensor(tensor: torch.Tensor) -> DTensor | None:
 def local(tensor: torch.Tensor) -> torch.Tensor:
     """The part of a tensor that this process has."""
     sharded = as_dtensor(tensor)
-    if sharded is None:
-        return tensor
+    return tensor if sharded is None else local_of(sharded)
+
+
+def local_of(sharded: DTensor) -> torch.Tensor:
+    """The part of a DTensor that this process has."""
     part = sharded.to_local()
     # A collective that still runs; its result is what `wait` returns.
     return part.wait() if hasattr(part, "wait") else part
