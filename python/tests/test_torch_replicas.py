@@ -236,6 +236,27 @@ for a, b in zip(ours.parameters(), again.parameters()):
 
 
 
+def test_optimizers_of_parts_in_strides():
+    """As of fully_shard over tensor parallelism: the mesh has such a placement, and the norm is that of all parts."""
+    run("""
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Shard
+from torch.distributed.tensor.placement_types import _StridedShard
+import te_mlir.torch.optim as optim
+mesh = init_device_mesh("cpu", (2, 1))
+def part():
+    return DTensor.from_local(torch.ones(2, 4), mesh, [_StridedShard(0, split_factor=1), Shard(0)])
+tensor = nn.Parameter(part())
+tensor.grad = part()
+optimizer = optim.AdamW([tensor], max_norm=1.0, moments_dtype=torch.bfloat16)
+optimizer.step()
+assert optimizer.grad_norm == 4
+# Parts have random numbers of their own.
+numbers = [None, None]
+dist.all_gather_object(numbers, optimizer._plan.updates([0])[0].number)
+assert numbers[0] != numbers[1]
+""")
+
 
 def test_optimizers_of_parameters_that_are_sharded_again():
     """A parameter that becomes a DTensor of another placement, and stays the same object."""

@@ -48,7 +48,7 @@ def groups_of(tensor: torch.Tensor) -> tuple[ProcessGroup, ...]:
     if sharded is None:
         return ()
     mesh = sharded.device_mesh
-    return tuple(mesh.get_group(dim) for dim, placement in enumerate(sharded.placements) if placement.is_shard())
+    return tuple(mesh.get_group(dim) for dim in _sharded_dims(sharded))
 
 
 def part_of(tensor: torch.Tensor) -> int:
@@ -56,10 +56,14 @@ def part_of(tensor: torch.Tensor) -> int:
     sharded = as_dtensor(tensor)
     found = 0
     if sharded is not None:
-        for dim, placement in enumerate(sharded.placements):
-            if placement.is_shard():
-                found = found * sharded.device_mesh.size(dim) + sharded.device_mesh.get_local_rank(dim)
+        for dim in _sharded_dims(sharded):
+            found = found * sharded.device_mesh.size(dim) + sharded.device_mesh.get_local_rank(dim)
     return found
+
+
+def _sharded_dims(sharded: DTensor) -> list[int]:
+    """The dimensions of the mesh over which the tensor is sharded, also in strides: such a placement is no `Shard`."""
+    return [dim for dim, placement in enumerate(sharded.placements) if not placement.is_replicate()]
 
 
 def check_alike(tensor: torch.Tensor, other: torch.Tensor, what: str) -> None:
