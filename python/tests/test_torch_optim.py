@@ -321,6 +321,18 @@ def test_states_that_a_caller_replaces_are_freed():
 
 
 
+def test_gradients_at_any_address():
+    """As those of DistributedDataParallel with `gradient_as_bucket_view`, which are parts of one buffer."""
+    (tensor,), (other,) = parameters([(16,)]), parameters([(16,)])
+    for number in range(2):
+        for each in (tensor, other):
+            give_gradients([each], number)
+        tensor.grad = torch.cat([torch.zeros(1), tensor.grad])[1:]
+        assert tensor.grad.data_ptr() % 16
+        for each in (tensor, other):
+            te_mlir.torch.optim.SGD([each], lr=0.1, max_norm=1.0).step()
+    assert torch.equal(tensor, other)
+
 
 
 def test_parameters_that_change_their_type():

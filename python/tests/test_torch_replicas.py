@@ -235,6 +235,36 @@ for a, b in zip(ours.parameters(), again.parameters()):
 """)
 
 
+def test_optimizers_of_parts_of_any_size():
+    """A process may have no elements, or gradients that are parts of one buffer at any address."""
+    run("""
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
+import te_mlir.torch.optim as optim
+mesh = init_device_mesh("cpu", (2,))
+for max_norm in (None, 1.0):
+    part, tensor = nn.Parameter(distribute_tensor(torch.ones(1, 4), mesh, [Shard(0)])), nn.Parameter(torch.ones(1, 4))
+    part.grad, tensor.grad = distribute_tensor(torch.ones(1, 4), mesh, [Shard(0)]), torch.ones(1, 4)
+    for each in (part, tensor):
+        optimizer = optim.AdamW([each], max_norm=max_norm)
+        optimizer.step()
+        assert optimizer.grad_norm == (max_norm and 2.0)
+    assert torch.equal(whole(part), tensor)
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(5, 3), nn.Linear(3, 7), nn.Linear(7, 1))
+other = copy.deepcopy(model)
+fully_shard(model)
+for each in (model, other):
+    optimizer = optim.SGD(each.parameters(), lr=0.1, max_norm=0.5)
+    for step in range(2):
+        optimizer.zero_grad()
+        each(torch.ones(2, 5)).square().mean().backward()
+        optimizer.step()
+assert rank or any(p.grad.to_local().data_ptr() % 16 for p in model.parameters())
+for a, b in zip(model.parameters(), other.parameters()):
+    torch.testing.assert_close(whole(a), b)
+""")
+
 
 def test_optimizers_of_parts_in_strides():
     """As of fully_shard over tensor parallelism: the mesh has such a placement, and the norm is that of all parts."""

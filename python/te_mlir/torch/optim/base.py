@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
 _TYPES = (torch.float32, torch.bfloat16, torch.float16)
+#: Bytes at a multiple of which te reads memory.
+_ALIGNMENT = 16
 
 
 class Operands(NamedTuple):
@@ -195,7 +197,9 @@ class Optimizer(torch.optim.Optimizer):
             grad = grads[place]
             assert grad is not None
             quick = type(grad) is torch.Tensor and not is_sharded
-            own.append(grad.contiguous() if quick else _gradient(plan.parameters[place], grad))
+            grad = grad.contiguous() if quick else _gradient(plan.parameters[place], grad)
+            # fully_shard gives gradients that follow one another in one buffer.
+            own.append(grad.clone() if grad.data_ptr() % _ALIGNMENT else grad)
         row_of, rows = plan.rows()
         program, sums = self._compiled_plan(plan, row_of, own, device)
         # Those on the device are what the program reads; the others stay if it is refused.
@@ -203,7 +207,7 @@ class Optimizer(torch.optim.Optimizer):
             torch._foreach_add_(plan.counts[True], 1)
         tensors = plan.tensors(own) + self._scalars(rows, device)
         if sums is not None:
-            tensors.append(_total(sums, {over: [own[n] for n in part] for over, part in plan.squares.items()}))
+            tensors.append(_total(sums, {over: [own[n] for n in part] for over, part in plan.squares.items()}, device))
         self.grad_norm = program(**dict(zip(program.interface.index, tensors))).get("norm")
         if plan.counts[False]:
             torch._foreach_add_(plan.counts[False], 1)
@@ -362,22 +366,30 @@ def _clip_factor(f: build.Function, total: build.Value, max_norm: float) -> buil
 
 
 def _squares_program(*kinds: tuple[tuple[tuple[int, ...], torch.dtype], ...]) -> build.Module:
-    """Sums of the squares of the gradients of each part; kinds: their shapes and types."""
+    """Sums of the squares of the gradients of each part that has some; kinds: their shapes and types."""
     module = build.Module()
     with module.function("update") as f:
         for i, part in enumerate(kinds):
             grads = [f.argument(f"g{i}_{n}", shape, dtype_name(dtype)) for n, (shape, dtype) in enumerate(part)]
-            f.result(f"total{i}", _sum_of_squares(f, grads))
+            if grads:
+                f.result(f"total{i}", _sum_of_squares(f, grads))
     return module
 
 
-def _total(sums: Step, squares: Mapping[tuple[ProcessGroup, ...], list[torch.Tensor]]) -> torch.Tensor:
+def _total(
+    sums: Step, squares: Mapping[tuple[ProcessGroup, ...], list[torch.Tensor]], device: torch.device
+) -> torch.Tensor:
     """The sum of the squares of all gradients, also of the parts of other processes."""
     import torch.distributed
 
     grads = [grad for part in squares.values() for grad in part]
-    totals = sums(**dict(zip(sums.interface.index, grads)))
-    for number, over in enumerate(squares):
+    found = sums(**dict(zip(sums.interface.index, grads))) if grads else {}
+    # Other processes may have gradients of parts that have none here.
+    totals = [
+        found[f"total{number}"] if part else torch.zeros((), dtype=torch.float32, device=device)
+        for number, part in enumerate(squares.values())
+    ]
+    for total, over in zip(totals, squares):
         for group in over:
-            torch.distributed.all_reduce(totals[f"total{number}"], group=group)
-    return torch.stack([totals[f"total{number}"] for number in range(len(squares))]).sum()
+            torch.distributed.all_reduce(total, group=group)
+    return torch.stack(totals).sum()
