@@ -320,6 +320,26 @@ def test_states_that_a_caller_replaces_are_freed():
         assert old() is None and gradient() is None
 
 
+def test_captured_steps_start_no_states(monkeypatch):
+    """Each replay would start them again, and if the capture fails, they have no values."""
+    (tensor,) = parameters([(16,)])
+    mine = te_mlir.torch.optim.AdamW([tensor], **OPTIONS, capturable=True)
+    start = copy.deepcopy(mine.state_dict())
+    give_gradients([tensor], 0)
+    mine.step()
+    mine.load_state_dict(start)
+    before = tensor.detach().clone()
+    with monkeypatch.context() as patch:
+        patch.setattr(te_mlir.torch.optim.base, "_is_captured", lambda device: True)
+        with pytest.raises(ArgumentError, match="a parameter without 'step', 'exp_avg', 'exp_avg_sq'"):
+            mine.step()
+    assert torch.equal(tensor, before) and not mine.state.get(tensor)
+    mine.step()
+    with monkeypatch.context() as patch:
+        patch.setattr(te_mlir.torch.optim.base, "_is_captured", lambda device: True)
+        mine.step()
+    assert mine.state[tensor]["step"] == 2
+
 
 def test_gradients_at_any_address():
     """As those of DistributedDataParallel with `gradient_as_bucket_view`, which are parts of one buffer."""
@@ -333,6 +353,14 @@ def test_gradients_at_any_address():
             te_mlir.torch.optim.SGD([each], lr=0.1, max_norm=1.0).step()
     assert torch.equal(tensor, other)
 
+
+@pytest.mark.parametrize("capturable", [False, True])
+def test_learning_rates_of_one_element(capturable):
+    (tensor,), (other,) = parameters([(16,)]), parameters([(16,)])
+    for each, rate in ((tensor, torch.tensor([0.125])), (other, 0.125)):
+        give_gradients([each], 0)
+        te_mlir.torch.optim.SGD([each], lr=rate, capturable=capturable).step()
+    assert torch.equal(tensor, other)
 
 
 def test_parameters_that_change_their_type():

@@ -221,7 +221,7 @@ class Optimizer(torch.optim.Optimizer):
 
         Raises ArgumentError if a CUDA graph is captured that cannot have the step.
         """
-        captured = device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+        captured = _is_captured(device)
         if captured and not all(group.capturable for group in plan.groups):
             raise ArgumentError(
                 "expected 'capturable' to be True in all groups of an optimizer whose step a CUDA graph captures, "
@@ -238,12 +238,22 @@ class Optimizer(torch.optim.Optimizer):
         return plan.compiled[1:]
 
     def _start_states(self, tensor: torch.Tensor, group: Mapping[str, Any], names: Sequence[str]) -> None:
-        """Gives a parameter the states that it does not have yet: zeros."""
-        if self._counts_steps and "step" not in self.state[tensor]:
-            self.state[tensor]["step"] = self._new_step(tensor, group, 0.0)
-        for name in names:
-            if self.state[tensor].get(name) is None:
-                self.state[tensor][name] = self._new_state(tensor, name)
+        """Gives a parameter the states that it does not have yet: zeros.
+
+        Raises ArgumentError if a CUDA graph is captured, each replay of which would start them again.
+        """
+        needed = [*(("step",) if self._counts_steps else ()), *names]
+        state = self.state.get(tensor, {})
+        wanted = [name for name in needed if state.get(name) is None]
+        if wanted and _is_captured(tensor.device):
+            raise ArgumentError(
+                "expected a step that starts the states of all parameters with a gradient before one is captured, but "
+                f"got a parameter without {', '.join(map(repr, wanted))}"
+            )
+        for name in wanted:
+            is_count = self._counts_steps and name == "step"
+            started = self._new_step(tensor, group, 0.0) if is_count else self._new_state(tensor, name)
+            self.state[tensor][name] = started
 
     def _new_step(self, tensor: torch.Tensor, group: Mapping[str, Any], count: float) -> torch.Tensor:
         # Without `capturable`, the host must know the step without waiting for a device.
@@ -285,7 +295,7 @@ class Optimizer(torch.optim.Optimizer):
                 row = next(table)
                 lr, step = row[0], row[4]
                 if isinstance(rates[number], torch.Tensor):
-                    lr.copy_(rates[number], non_blocking=True)
+                    lr.copy_(rates[number].reshape(()), non_blocking=True)
             found.append(lr)
             if self._counts_steps:
                 assert isinstance(step, torch.Tensor)
@@ -319,13 +329,19 @@ class Optimizer(torch.optim.Optimizer):
         return module
 
 
+def _is_captured(device: torch.device) -> bool:
+    """Whether work on the device is not run now, but becomes a part of a CUDA graph."""
+    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+
+
 def _on_device(value: float | torch.Tensor, device: torch.device) -> torch.Tensor:
-    """A number in float32 on the device, at a multiple of 16 bytes."""
+    """A number in float32 on the device, where te can read it."""
     if not isinstance(value, torch.Tensor):
         return torch.full((), value, dtype=torch.float32, device=device)
-    if value.dtype == torch.float32 and value.device == device and value.data_ptr() % 16 == 0:
+    value = value.reshape(())
+    if value.dtype == torch.float32 and value.device == device and value.data_ptr() % _ALIGNMENT == 0:
         return value
-    return torch.empty((), dtype=torch.float32, device=device).copy_(value.reshape(()), non_blocking=True)
+    return torch.empty((), dtype=torch.float32, device=device).copy_(value, non_blocking=True)
 
 
 def _gradient(tensor: torch.Tensor, given: torch.Tensor) -> torch.Tensor:
