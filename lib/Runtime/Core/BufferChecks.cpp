@@ -21,9 +21,9 @@ Status checkBuffers(const adamw_group_params &p, void *const *buffers) {
     for (int first : {b::param0, b::grad0, b::m0, b::v0, b::new_param0,
                       b::new_m0, b::new_v0})
       if (count != 0 && !buffers[first + i])
-        return {TE_RT_INVALID_ARGUMENT,
-                "expected all buffers of tensor " + to_string(i) +
-                    ", whose count is " + to_string(count)};
+        return {TE_RT_INVALID_ARGUMENT, "expected all buffers of tensor " +
+                                            to_string(i) + ", whose count is " +
+                                            to_string(count)};
   }
   return Status::ok();
 }

@@ -38,9 +38,9 @@ LaunchSchedule::LaunchSchedule(func::FuncOp function)
     LaunchOp launch = each;
     places.push_back(number);
     SmallVector<std::pair<Value, bool>, 8> &buffers = buffersOf.emplace_back();
-    for (auto [row, part] : llvm::zip(
-             tert::lookupKernel(launch.getKernel())->buffers,
-             launch.getBuffers())) {
+    for (auto [row, part] :
+         llvm::zip(tert::lookupKernel(launch.getKernel())->buffers,
+                   launch.getBuffers())) {
       if (part.getDefiningOp<tert::NullOp>())
         continue;
       Value buffer = tert::lookThroughSlice(part);

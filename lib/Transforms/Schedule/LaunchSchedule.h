@@ -16,9 +16,9 @@
 
 namespace mlir::te {
 
-/// The number of the first launch that reads a cotangent, or that of launches if
-/// none does. Host programs split a step there, and the results of the forward
-/// exist before it.
+/// The number of the first launch that reads a cotangent, or that of launches
+/// if none does. Host programs split a step there, and the results of the
+/// forward exist before it.
 size_t findFirstOfBackward(func::FuncOp function,
                            ArrayRef<tert::LaunchOp> launches);
 

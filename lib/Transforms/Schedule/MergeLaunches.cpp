@@ -2,10 +2,11 @@
 //
 // A GPU needs about two microseconds from one launch to the next, as long as it
 // takes to move 8 MB. So launches that do the same to other tensors, and that
-// move little, become one. Launches are visited in program order. Each joins the
-// last group of launches that it can be merged with: it moves up to the group,
-// or the group moves down to it, whichever holds fewer bytes for longer. A group
-// that cannot take a launch is closed, and the launch begins the next one.
+// move little, become one. Launches are visited in program order. Each joins
+// the last group of launches that it can be merged with: it moves up to the
+// group, or the group moves down to it, whichever holds fewer bytes for longer.
+// A group that cannot take a launch is closed, and the launch begins the next
+// one.
 //
 //===----------------------------------------------------------------------===//
 
@@ -113,11 +114,11 @@ bool MergeLaunches::join(LaunchSchedule &schedule, Group &group,
   }
   if (best.empty()) {
     LaunchOp missed = launches[launch];
-    remark::missed(missed.getLoc(),
-                   remark::RemarkOpts::name("merge")
-                       .category("te-merge-launches")
-                       .function(missed->getParentOfType<func::FuncOp>()
-                                     .getName()))
+    remark::missed(
+        missed.getLoc(),
+        remark::RemarkOpts::name("merge")
+            .category("te-merge-launches")
+            .function(missed->getParentOfType<func::FuncOp>().getName()))
         << remark::add("two launches of '{0}' are not merged",
                        missed.getKernel())
         << remark::reason("{0}", why);

@@ -26,8 +26,8 @@ static NamedAttrList parametersWithout(LaunchOp launch,
 
 /// The buffer of `launch` that its kernel calls `name`.
 static Value bufferOf(LaunchOp launch, StringRef name) {
-  return launch.getBuffers()[*tert::lookupKernel(launch.getKernel())
-                                  ->findBuffer(name)];
+  return launch
+      .getBuffers()[*tert::lookupKernel(launch.getKernel())->findBuffer(name)];
 }
 
 namespace {
@@ -35,8 +35,8 @@ namespace {
 /// Updates of small parameters, such as biases and the weights of norms.
 class AdamwMerger final : public LaunchMerger {
   static constexpr StringLiteral kAll[] = {"lr", "step", "grad_scale", "skip"};
-  static constexpr StringLiteral kEach[] = {
-      "param", "grad", "m", "v", "new_param", "new_m", "new_v"};
+  static constexpr StringLiteral kEach[] = {"param",     "grad",  "m",    "v",
+                                            "new_param", "new_m", "new_v"};
   /// An update of more elements takes longer than the time between launches.
   static constexpr int64_t kMostElements = 1 << 16;
 
@@ -172,9 +172,11 @@ public:
         cost += tert::getCodeSize(op.getName().getStringRef());
     const Buffers joined = join(launches);
     for (bool isOutput : {false, true}) {
-      const unsigned most = llvm::count_if(
-          tert::lookupKernel("generated")->buffers,
-          [&](const tert::KernelBuffer &row) { return row.isOutput == isOutput; });
+      const unsigned most =
+          llvm::count_if(tert::lookupKernel("generated")->buffers,
+                         [&](const tert::KernelBuffer &row) {
+                           return row.isOutput == isOutput;
+                         });
       if (joined.buffers[isOutput].size() > most)
         return false;
     }
@@ -204,9 +206,9 @@ public:
         first.getParameters(), buffers, /*side=*/UnitAttr(),
         isPlain ? ArrayAttr() : builder.getAffineMapArrayAttr(maps));
     OpBuilder::InsertionGuard guard(builder);
-    Block *body = builder.createBlock(
-        &merged.getBody(), {}, joined.types,
-        SmallVector<Location>(joined.types.size(), loc));
+    Block *body =
+        builder.createBlock(&merged.getBody(), {}, joined.types,
+                            SmallVector<Location>(joined.types.size(), loc));
     SmallVector<Value> results;
     for (auto [launch, inputs] : llvm::zip_equal(launches, joined.inputs)) {
       Block &from = LaunchOp(launch).getBody().front();

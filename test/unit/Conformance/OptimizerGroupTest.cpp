@@ -185,9 +185,9 @@ TEST_P(OptimizerGroup, KeepsEveryTensorThatIsSkipped) {
 TEST_P(OptimizerGroup, NeedsTheBuffersOfItsTensors) {
   const Types types{TE_RT_F32, TE_RT_F32, TE_RT_F32};
   std::vector<Tensor> tensors{makeTensor(types, 8, 0), makeTensor(types, 8, 1)};
-  std::vector<Updated> results(2, Updated{Array(TE_RT_F32, 8),
-                                          Array(TE_RT_F32, 8),
-                                          Array(TE_RT_F32, 8)});
+  std::vector<Updated> results(
+      2,
+      Updated{Array(TE_RT_F32, 8), Array(TE_RT_F32, 8), Array(TE_RT_F32, 8)});
   for (int missing : {0, 1, 2, 3}) {
     std::vector<Buffer> buffers =
         buffersOf(tensors, results, {0, false, none(), none()});
