@@ -422,6 +422,19 @@ def test_gradients_in_main_grad(dtype):
     assert same == [True, False, False, False]
 
 
+def test_steps_move_where_capturable_wants_them(monkeypatch):
+    (tensor,) = parameters([(16,)])
+    mine = te_mlir.torch.optim.AdamW([tensor], **OPTIONS)
+    give_gradients([tensor], 0)
+    mine.step()
+    kept, moment = mine.state[tensor]["step"], mine.state[tensor]["exp_avg"]
+    mine._start_states(tensor, mine.param_groups[0], ("exp_avg",))
+    assert mine.state[tensor]["step"] is kept
+    monkeypatch.setattr(mine, "_step_device", lambda tensor, group: torch.device("meta"))
+    mine._start_states(tensor, mine.param_groups[0], ("exp_avg",))
+    assert mine.state[tensor]["step"].device.type == "meta" and mine.state[tensor]["exp_avg"] is moment
+
+
 def test_checkpoints_without_capturable():
     (tensor,), (other,) = parameters([(4, 4)]), parameters([(4, 4)])
     give_gradients([tensor], 0)

@@ -238,13 +238,15 @@ class Optimizer(torch.optim.Optimizer):
         return plan.compiled[1:]
 
     def _start_states(self, tensor: torch.Tensor, group: Mapping[str, Any], names: Sequence[str]) -> None:
-        """Gives a parameter the states that it does not have yet: zeros.
+        """Gives a parameter the states that it does not have yet, zeros, and its step where `capturable` wants it.
 
         Raises ArgumentError if a CUDA graph is captured, each replay of which would start them again.
         """
         needed = [*(("step",) if self._counts_steps else ()), *names]
         state = self.state.get(tensor, {})
         wanted = [name for name in needed if state.get(name) is None]
+        if self._counts_steps and "step" not in wanted and state["step"].device != self._step_device(tensor, group):
+            wanted.append("step")
         if wanted and _is_captured(tensor.device):
             raise ArgumentError(
                 "expected a step that starts the states of all parameters with a gradient before one is captured, but "
@@ -252,13 +254,17 @@ class Optimizer(torch.optim.Optimizer):
             )
         for name in wanted:
             is_count = self._counts_steps and name == "step"
-            started = self._new_step(tensor, group, 0.0) if is_count else self._new_state(tensor, name)
+            count = float(state.get(name, 0.0)) if is_count else 0.0
+            started = self._new_step(tensor, group, count) if is_count else self._new_state(tensor, name)
             self.state[tensor][name] = started
 
     def _new_step(self, tensor: torch.Tensor, group: Mapping[str, Any], count: float) -> torch.Tensor:
+        return torch.full((), count, dtype=torch.float32, device=self._step_device(tensor, group))
+
+    @staticmethod
+    def _step_device(tensor: torch.Tensor, group: Mapping[str, Any]) -> torch.device:
         # Without `capturable`, the host must know the step without waiting for a device.
-        device = tensor.device if group["capturable"] else torch.device("cpu")
-        return torch.full((), count, dtype=torch.float32, device=device)
+        return tensor.device if group["capturable"] else torch.device("cpu")
 
     def _compiled(
         self, make: Callable[..., build.Module], arguments: tuple[Any, ...], device: torch.device, captured: bool

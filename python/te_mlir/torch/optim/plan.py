@@ -72,10 +72,9 @@ class Plan:
     ) -> None:
         self.parameters, self.groups = parameters, groups
         self._kinds = _kinds(parameters, grads)
-        #: The states that the updates read, with their parameters and names.
+        #: The states that the updates read, and the names of those of each parameter that has any.
         self._kept: list[weakref.ref[torch.Tensor]] = []
-        self._kept_of: list[torch.Tensor] = []
-        self._kept_names: list[str] = []
+        self._kept_names: list[tuple[torch.Tensor, list[str]]] = []
         #: The parameters that are sharded, and how.
         self._sharded: list[torch.Tensor] = []
         #: The steps of all parameters with a gradient, by whether they are on the device.
@@ -104,8 +103,7 @@ class Plan:
         tensor, group = self.parameters[place], self.groups[number]
         names = [*group.states, *(("step",) if "step" in state else ())]
         self._kept += [weakref.ref(state[name]) for name in names]
-        self._kept_of += [tensor] * len(names)
-        self._kept_names += names
+        self._kept_names.append((tensor, names))
         is_sharded = as_dtensor(tensor) is not None
         self._sharded += [tensor] if is_sharded else []
         if "step" in state:
@@ -135,7 +133,9 @@ class Plan:
     ) -> bool:
         """Whether a step of an optimizer that has these is this one."""
         kept = [each() for each in self._kept]
-        found = (state.get(tensor, _NONE).get(name) for tensor, name in zip(self._kept_of, self._kept_names))
+        # A lookup of a tensor costs more than one of a name.
+        owners = ((state.get(tensor, _NONE), names) for tensor, names in self._kept_names)
+        found = (own.get(name) for own, names in owners for name in names)
         return (
             groups == self.groups
             and len(parameters) == len(self.parameters)
