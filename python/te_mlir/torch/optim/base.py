@@ -11,7 +11,7 @@ from te_mlir import build, devices, dtypes
 from te_mlir.errors import ArgumentError
 from te_mlir.runtime import context as context_of
 from te_mlir.step import Step, compile
-from te_mlir.torch.optim.plan import Group, Plan, Row, Update
+from te_mlir.torch.optim.plan import Group, Plan, Row, Update, groups_in
 from te_mlir.torch.optim.shards import check_alike, local
 from te_mlir.torch.tensors import dtype_name
 
@@ -282,35 +282,30 @@ class Optimizer(torch.optim.Optimizer):
         return self._programs[key]
 
     def _scalars(self, rows: Sequence[Row], device: torch.device) -> list[torch.Tensor]:
-        """The learning rate and the step of each row on the device, at addresses that te accepts."""
-        rates = [group["lr"] for group in self.param_groups]
-        capturable = [group["capturable"] for group in self.param_groups]
+        """The learning rate of each group in `rows`, and the step of each row, on the device, where te can read them."""
+        groups = [self.param_groups[number] for number in groups_in(rows)]
+        values = [group["lr"] for group in groups] + ([row.step for row in rows] if self._counts_steps else [])
+        capturable = [group["capturable"] for group in groups]
+        capturable += [self.param_groups[row.group]["capturable"] for row in rows]
         # What the host knows is one copy, which does not wait for the device because it is so small: 16 bytes apart,
         # because te reads aligned memory.
+        known = [0.0 if isinstance(v, torch.Tensor) else float(v) for v, skip in zip(values, capturable) if not skip]
         table: Iterator[torch.Tensor] = iter(())
-        known = [(rates[number], step) for number, step in rows if not capturable[number]]
         if known:
-            values = [[0.0 if isinstance(lr, torch.Tensor) else float(lr), 0, 0, 0, n, 0, 0, 0] for lr, n in known]
-            table = iter(torch.tensor(values, dtype=torch.float32).to(device, non_blocking=True))
-        on_device = {number: _on_device(rates[number], device) for number, _ in rows if capturable[number]}
+            table = iter(torch.tensor([[v, 0, 0, 0] for v in known]).to(device, non_blocking=True))
         found: list[torch.Tensor] = []
-        for number, step in rows:
-            if capturable[number]:
-                lr = on_device[number]
-            else:
-                row = next(table)
-                lr, step = row[0], row[4]
-                if isinstance(rates[number], torch.Tensor):
-                    lr.copy_(rates[number].reshape(()), non_blocking=True)
-            found.append(lr)
-            if self._counts_steps:
-                assert isinstance(step, torch.Tensor)
-                found.append(step)
+        for value, on_device in zip(values, capturable):
+            if on_device:
+                found.append(_on_device(value, device))
+                continue
+            found.append(next(table)[0])
+            if isinstance(value, torch.Tensor):
+                found[-1].copy_(value.reshape(()), non_blocking=True)
         return found
 
     def _program(self, updates: tuple[Update, ...], max_norm: float | None, has_total: bool) -> build.Module:
-        """One program for all updates; its arguments are param, grad and states of each, lr and step of each row, and, if
-        another program computed it, the sum of the squares of all gradients."""
+        """One program for all updates; its arguments are param, grad and states of each, lr of each group, step of each
+        row, and, if another program computed it, the sum of the squares of all gradients."""
         module = build.Module()
         with module.function("update") as f:
             taken = []
@@ -318,16 +313,16 @@ class Optimizer(torch.optim.Optimizer):
                 kinds = [("p", update.shape, update.dtype), ("g", update.shape, update.grad_dtype)]
                 kinds += [(f"s{n}_", *state) for n, state in enumerate(update.states)]
                 taken.append([f.argument(f"{name}{i}", shape, dtype_name(dtype)) for name, shape, dtype in kinds])
-            scalars = ("lr", "step") if self._counts_steps else ("lr",)
-            rows = 1 + max((update.row for update in updates), default=-1)
-            table = [[f.argument(f"{name}{row}", (), "float32") for name in scalars] for row in range(rows)]
+            numbers = dict.fromkeys(update.group for update in updates)
+            lrs = {number: f.argument(f"lr{number}", (), "float32") for number in numbers}
+            rows = dict.fromkeys(update.row for update in updates) if self._counts_steps else ()
+            steps = {row: f.argument(f"step{row}", (), "float32") for row in rows}
             factor = None
             if max_norm is not None:
                 total = f.argument("total", (), "float32") if has_total else None
                 factor = _clip_factor(f, total or _sum_of_squares(f, [grad for _, grad, *_ in taken]), max_norm)
             for i, (update, (param, grad, *states)) in enumerate(zip(updates, taken)):
-                lr, *step = table[update.row]
-                operands = Operands(param, grad, states, lr, step[0] if step else None, factor)
+                operands = Operands(param, grad, states, lrs[update.group], steps.get(update.row), factor)
                 new_param, *new_states = self._update(f, update, operands)
                 f.result(f"p{i}", new_param)
                 for n, state in enumerate(new_states):
@@ -344,7 +339,7 @@ def _on_device(value: float | torch.Tensor, device: torch.device) -> torch.Tenso
     """A number in float32 on the device, where te can read it."""
     if not isinstance(value, torch.Tensor):
         return torch.full((), value, dtype=torch.float32, device=device)
-    value = value.reshape(())
+    value = value.reshape(()) if value.dim() else value
     if value.dtype == torch.float32 and value.device == device and value.data_ptr() % _ALIGNMENT == 0:
         return value
     return torch.empty((), dtype=torch.float32, device=device).copy_(value, non_blocking=True)

@@ -27,14 +27,15 @@ _NONE: Mapping[str, Any] = {}
 class Update(NamedTuple):
     """The update of one parameter, as far as the program depends on it.
 
-    states: the shapes and types of its states. row: which learning rate and step it reads; several updates may share them.
-    number: its place among all parameters. options: those of its group, as the optimizer's `_options` returns them.
+    states: the shapes and types of its states. group: the number of its group. row: which step it reads; updates of a group may
+    share it. number: its place among all parameters. options: those of its group, as the optimizer's `_options` returns them.
     """
 
     shape: tuple[int, ...]
     dtype: torch.dtype
     grad_dtype: torch.dtype
     states: tuple[tuple[tuple[int, ...], torch.dtype], ...]
+    group: int
     row: int
     number: int
     options: Any
@@ -50,17 +51,23 @@ class Group(NamedTuple):
 
 
 class Row(NamedTuple):
-    """The number of a group, whose learning rate it has, and a step; a tensor is read when the step runs."""
+    """The number of a group, and a step; a tensor is read when the step runs."""
 
     group: int
     step: float | torch.Tensor
 
 
+def groups_in(rows: Sequence[Row]) -> list[int]:
+    """The numbers of the groups of `rows`, in the order of the first of each."""
+    return list(dict.fromkeys(row.group for row in rows))
+
+
 class Plan:
     """The updates of a step in this process.
 
-    parameters, grads, groups: those of the optimizer. state: its `state`, with all states that it needs. The plan keeps
-    neither gradients nor states alive, so that a caller who moves them to another memory gets theirs back.
+    parameters, grads, groups: those of the optimizer. state: its `state`, with all states that it needs. Except for
+    the numbers of steps, the plan keeps neither gradients nor states alive, so that a caller who moves them to another
+    memory gets theirs back.
     """
 
     def __init__(
@@ -116,7 +123,8 @@ class Plan:
         squares.append(len(self.places))
         kinds = tuple((tuple(each.shape), each.dtype) for each in (local(state[name]) for name in group.states))
         number_of_part = 1 + place + len(self.parameters) * part_of(tensor)
-        self._updates.append(Update(tuple(own.shape), own.dtype, grad_dtype, kinds, 0, number_of_part, group.options))
+        update = Update(tuple(own.shape), own.dtype, grad_dtype, kinds, number, 0, number_of_part, group.options)
+        self._updates.append(update)
         self.places.append(place)
         self.is_sharded.append(is_sharded)
         self._groups_of.append(number)
