@@ -64,7 +64,7 @@ Compile:
                               268435456; 0: all of them)
       overlap=WHEN            collectives beside GEMMs: auto (default), always,
                               never
-      fuse=BOOL               run the fuse phase (default true; changes no bit)
+      fuse=BOOL               fuse ops and merge launches (default true; no bit changes)
       code-cache=BOOL         store and find machine code on disk (default true)
       calibrate               measure amaxes, but multiply in high precision
       check-finite, probes=NAMES, expose-casts    count NaN, collect statistics of

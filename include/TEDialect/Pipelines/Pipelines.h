@@ -136,9 +136,10 @@ struct TrainingPipelineOptions
       llvm::cl::desc("store machine code in the user's cache folder, and use "
                      "what earlier compilations stored"),
       llvm::cl::init(true)};
-  Option<bool> fuse{*this, "fuse",
-                    llvm::cl::desc("run the fuse phase (changes no bit)"),
-                    llvm::cl::init(true)};
+  Option<bool> fuse{
+      *this, "fuse",
+      llvm::cl::desc("fuse ops and merge launches (changes no bit)"),
+      llvm::cl::init(true)};
   Option<std::string> vjp{
       *this, "vjp",
       llvm::cl::desc("differentiate this function: it then takes cotangents "
