@@ -88,10 +88,10 @@ def train(arguments, device, captured):
     # Several micro-batches share casts of weights, and add up their gradients in float32.
     sums = {"main_grad": True, "cache_weights": True} if micro_batches > 1 else {}
     compiled = te_mlir.torch.jit(model, recipe=RECIPES[arguments.recipe], strict=True, **sums)
-    # What changes between steps is in tensors, whose addresses do not change.
-    rate = torch.zeros((), device=device)
+    # A graph reads what changes between steps in tensors, whose addresses do not change.
+    rate = torch.zeros((), device=device) if captured else 0.0
     optimizer = te_mlir.torch.optim.AdamW(
-        model.parameters(), lr=rate, max_norm=1.0, capturable=True, main_grad=bool(sums)
+        model.parameters(), lr=rate, max_norm=1.0, capturable=captured, main_grad=bool(sums)
     )
     shape = micro_batches * arguments.rows, arguments.length
     tokens, targets = (torch.zeros(shape, dtype=torch.int64, device=device) for _ in range(2))
@@ -114,7 +114,11 @@ def train(arguments, device, captured):
     for number, batch in enumerate(batches(arguments, device)):
         tokens.copy_(batch[0])
         targets.copy_(batch[1])
-        rate.fill_(arguments.rate * (1 - number / arguments.steps))
+        now = arguments.rate * (1 - number / arguments.steps)
+        if captured:
+            rate.fill_(now)
+        else:
+            optimizer.param_groups[0]["lr"] = now
         if graph is not None and number == WARM_UP:
             with torch.cuda.graph(graph):
                 captured_loss = step()
