@@ -255,7 +255,13 @@ class Function:
         return self.append("te.matmul", [a, b], [(shape, dtype)], types, syntax)[0]
 
     def grouped_linear(
-        self, x: Value, w: Value, sizes: Value, bias: Value | None = None, alignment: int = 128
+        self,
+        x: Value,
+        w: Value,
+        sizes: Value,
+        bias: Value | None = None,
+        alignment: int = 128,
+        layer: str | None = None,
     ) -> Value:
         """A linear layer for each group of rows: x [rows, in], w [groups, out, in], sizes [groups] of int32.
 
@@ -269,6 +275,7 @@ class Function:
             f"{x.type}, {w.type}, {sizes.type} -> {type_text(shape, x.dtype)}",
             f"{_names([x, w, sizes])}{_term('bias', bias)}",
             {"alignment": f"{alignment} : i64"},
+            layer,
         )[0]
 
     def router_topk(

@@ -124,13 +124,13 @@ def masks_of(model, batch):
 @pytest.mark.parametrize("with_boundaries", [False, True])
 @pytest.mark.parametrize("name", BY_HAND)
 def test_attention_by_hand(name, with_boundaries):
-    """Neither SDPA nor varlen_attn has sinks and capped scores. The experts of gpt-oss stay in PyTorch."""
+    """Neither SDPA nor varlen_attn has sinks and capped scores."""
     model, config, options, wanted = BY_HAND[name]
     config = getattr(transformers, config)(**{**GROUPED, **options, "num_hidden_layers": 1})
     model = perturbed(getattr(transformers, model)._from_config(config, attn_implementation="te"))
     reference = copy.deepcopy(model)
     reference.set_attn_implementation("eager")
-    backend = te_mlir.torch.Backend(strict=name != "sinks", recipe=te_mlir.HighPrecision())
+    backend = te_mlir.torch.Backend(strict=True, recipe=te_mlir.HighPrecision())
     compiled = torch.compile(model, backend=backend)
     ids = torch.randint(0, 64, (2, 32))
     batches = [{"input_ids": ids, "labels": ids, "use_cache": False}]

@@ -11,6 +11,7 @@ from te_mlir.frontend.activations import match_activation
 from te_mlir.frontend.attention import Attentions
 from te_mlir.frontend.base import FLOATS, Unsupported, Value, te_name
 from te_mlir.frontend.cross_entropy import Losses
+from te_mlir.frontend.experts import Experts
 from te_mlir.frontend.graph import Node, Var
 from te_mlir.frontend.looking import is_widened
 from te_mlir.frontend.losses import match_cross_entropy
@@ -19,7 +20,7 @@ from te_mlir.frontend.rotary import Rotations, match_rope
 from te_mlir.frontend.softmax import match_softmax
 
 
-class Emitter(Losses, Norms, Rotations, Attentions):
+class Emitter(Losses, Norms, Rotations, Attentions, Experts):
     """Emits each value of a graph as the first pattern that matches, or else as its own operation."""
 
     def matched(self, var: Var, node: Node) -> Value | None:

@@ -62,6 +62,9 @@ _LACKING = {
 
 Given = dict[str, Any]
 
+#: The libraries of the ops that are imported.
+_NAMED = ("aten.", "te_mlir_torch.expert_")
+
 
 def reason_of(node: Origin) -> str:
     """Why te does not have the op of a node."""
@@ -81,7 +84,7 @@ def _op(node: Origin) -> Any:
 def name_of(node: Origin) -> str:
     """The name of a node's op: `add` for aten.add.Tensor."""
     target = str(_op(node))
-    return target.split(".")[1] if target.startswith("aten.") else target
+    return target.split(".")[1] if target.startswith(_NAMED) else target
 
 
 def given(node: Origin) -> Given:
@@ -133,7 +136,7 @@ class Adapter:
             return self.lacking(node, f"'{node.op}' is not imported")
         if node.target is operator.getitem:
             return self._item(node, *node.args)  # type: ignore[arg-type]
-        make = _OPS.get(name_of(node)) if str(_op(node)).startswith("aten.") else None
+        make = _OPS.get(name_of(node)) if str(_op(node)).startswith(_NAMED) else None
         made = make(self, node, given(node), var) if make is not None else None
         if made is None:
             return self.lacking(node, reason_of(node))
@@ -508,6 +511,16 @@ def _gather(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node | No
     return adapter.op(node, "gather", [x, index], axis=axis, **picks) if x.shape else None
 
 
+def _expert(*operands: str) -> Make:
+    """An op of experts; its other arguments are numbers."""
+
+    def make(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
+        others = {name: value for name, value in given.items() if name not in operands}
+        return adapter.op(node, name_of(node), [adapter.atom(given[name]) for name in operands], **others)
+
+    return make
+
+
 # Views
 
 
@@ -632,6 +645,10 @@ _EMITTED: dict[str, Make] = {
     "scaled_dot_product_attention": _attention,
     "cross_entropy_loss": _cross_entropy,
     **dict.fromkeys(("softmax", "_softmax", "_safe_softmax", "special_softmax"), _along_axis("softmax")),
+    **dict.fromkeys(("expert_probs", "expert_ids"), _expert("logits")),
+    "expert_rows": _expert("x", "ids"),
+    "expert_linear": _expert("x", "w", "ids", "bias"),
+    "expert_sum": _expert("y", "ids", "probs"),
 }
 
 _OPS: dict[str, Make] = {

@@ -16,6 +16,7 @@ from te_mlir.frontend.looking import is_widened, node_of
 from te_mlir.layout import row_major
 from te_mlir.torch.adapter import Adapter
 from te_mlir.torch.dropouts import DRAWN
+from te_mlir.torch.expert_ops import is_stack
 from te_mlir.torch.masks import Kind
 from te_mlir.torch.states import Part
 from te_mlir.torch.stored import Stored, stored
@@ -157,7 +158,8 @@ class Arguments(Emitter):
         taken = {feed.name for feed in self.feeds}
         while label in taken:
             label += "_"
-        value = self.function.argument(label, matrix_of(shape), name, weight=weight)
+        sizes = shape if weight and is_stack(node) else matrix_of(shape)
+        value = self.function.argument(label, sizes, name, weight=weight)
         self.feeds.append(Feed(node, key, make, label, weight, shape, dtype, part))
         self._fed[node, key] = value
         return value

@@ -14,6 +14,7 @@ from te_mlir.torch.adapter import imports
 from te_mlir.torch.complexes import as_pairs
 from te_mlir.torch.dropouts import give_states
 from te_mlir.torch.effects import Effects, frozen_nodes, same_tensors, without_plain_writes, written_nodes
+from te_mlir.torch.experts import as_experts
 from te_mlir.torch.formulas import is_composed, with_formulas
 from te_mlir.torch.fused import cut_layers
 from te_mlir.torch.indexing import as_lookups
@@ -73,6 +74,7 @@ def capture(tracing: graphs.Tracing, examples: Sequence[torch.Tensor], names: Se
         flat.graph.eliminate_dead_code()
     wanted = {node for node, example in zip(placeholders, examples) if example.requires_grad}
     roots = parameters | wanted
+    as_experts(flat.graph, dependents(flat.graph, roots))
     with_formulas(flat, dependents(flat.graph, roots), written_nodes(flat.graph, examples))
     as_lookups(flat, dependents(flat.graph, roots))
     as_pairs(flat.graph, dependents(flat.graph, roots))

@@ -29,6 +29,7 @@ from te_mlir.torch.effects import (
     set_grad_enabled,
     storages,
 )
+from te_mlir.torch.expert_ops import is_ids
 from te_mlir.torch.lines import place_of
 from te_mlir.torch.replay import is_choice
 
@@ -144,7 +145,7 @@ def _name(node: Node) -> str:
 BEFORE = -2
 
 #: The layers that make a region worth compiling.
-_LAYERS = ("linear", "mm", "matmul", "addmm")
+_LAYERS = ("linear", "mm", "matmul", "addmm", "expert_linear")
 
 
 class Schedule:
@@ -219,7 +220,7 @@ class Schedule:
                 reason = "it writes to a tensor in place" if in_place else "it draws random numbers"
                 # Statistics are why batch_norm stays in PyTorch, also where none are stored.
                 found.append((node, reason_of(node) if patterns.is_op(node, "batch_norm") else reason))
-            elif self._is_condition(node):
+            elif self._is_condition(node) or is_ids(node):
                 continue
             elif not _is_floating(node) and any(n in self._moving and _is_floating(n) for n in node.all_input_nodes):
                 found.append((node, reason_of(node)))
@@ -285,7 +286,7 @@ class Schedule:
             return True
         if node.target is operator.getitem and node.args[0] in self._staying:
             return True
-        return node in self.effects.writes or not (_is_floating(node) or self._is_condition(node))
+        return node in self.effects.writes or not (_is_floating(node) or self._is_condition(node) or is_ids(node))
 
     def _arrange(self) -> None:
         while True:

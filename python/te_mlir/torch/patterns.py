@@ -15,7 +15,11 @@ _VIEWS = ("view", "reshape", "unsqueeze", "squeeze", "expand", "transpose", "per
 
 def is_op(node: Any, name: str) -> bool:
     """Whether `node` calls the ATen op `name`, in any of its overloads."""
-    return isinstance(node, Node) and node.op == "call_function" and str(node.target).startswith(f"aten.{name}.")
+    return (
+        isinstance(node, Node)
+        and node.op == "call_function"
+        and str(node.target).startswith((f"aten.{name}.", f"te_mlir_torch.{name}."))
+    )
 
 
 def is_condition(node: Node) -> bool:

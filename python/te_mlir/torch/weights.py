@@ -151,6 +151,24 @@ class Weights(Arguments):
         every = lambda t: torch.arange(count, dtype=torch.float32, device=t.device)
         return self.feed(self.origin_of(targets), f"classes_{count}", every, (count,), torch.float32)
 
+    # Experts
+
+    def given_ids(self, ids: Atom, user: Node) -> build.Value:
+        origin, make = self.origin_of(ids), Indices()
+        if origin in self.inside:
+            raise Unsupported(self.adapter.var(origin), "it chooses experts by compiled values")
+        return self.feed(origin, "experts", lambda t: make(t).view(ids.shape), ids.shape, torch.int32)
+
+    def stack(self, w: Atom, user: Node) -> build.Value:
+        return self.function.reshape(self.in_order(self.value(w, user), user), w.shape)
+
+    def stack_name(self, w: Atom) -> str | None:
+        while (node := node_of(uncast(w), "transpose")) is not None:
+            w = node.inputs[0]
+        parameter = uncast(w)
+        is_named = isinstance(parameter, Var) and parameter.origin in self.names
+        return self.names[parameter.origin] if is_named else None  # type: ignore[union-attr]
+
     def ids(self, ids: Atom, key: str, make: Callable[[torch.Tensor], torch.Tensor]) -> build.Value:
         """Indices that `make` computes from integers before the call; key: identifies what `make` does."""
         origin = self.origin_of(ids)

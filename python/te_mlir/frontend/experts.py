@@ -1,0 +1,81 @@
+"""Emits mixtures of experts: the choice of experts, the rows that each expert gets, a layer for each expert, and their sum.
+
+The rows of an expert are consecutive and begin at a multiple of `ALIGNMENT`, as casts and GEMMs of every recipe need them.
+"""
+
+from __future__ import annotations
+
+from te_mlir import build
+from te_mlir.frontend.base import Emission, Unsupported, Value
+from te_mlir.frontend.graph import Atom, Node, Var
+
+#: What the rows of an expert begin at multiples of. Every recipe takes it.
+ALIGNMENT = 128
+
+
+class Experts(Emission):
+    """Emits mixtures of experts."""
+
+    def __init__(self, function: build.Function) -> None:
+        super().__init__(function)
+        #: For each value of ids, where the rows of experts are.
+        self._routed: dict[build.Value, build.Routed] = {}
+
+    # Defined by each frontend
+
+    def given_ids(self, ids: Atom, user: Node) -> build.Value:
+        """The experts of each token, [tokens, k] of int32, that are computed before the compiled part."""
+        raise NotImplementedError
+
+    def stack(self, w: Atom, user: Node) -> build.Value:
+        """The weights of all experts, [experts, out, in]."""
+        raise NotImplementedError
+
+    def stack_name(self, w: Atom) -> str | None:
+        """The name in reports of the layer with these weights; None if the compiler chooses one."""
+        raise NotImplementedError
+
+    # Emission
+
+    def _ids(self, ids: Atom, user: Node) -> build.Value:
+        node = ids.node if isinstance(ids, Var) and self.is_inside(ids) else None
+        if node is None or node.name != "expert_ids":
+            return self.given_ids(ids, user)
+        return self._chosen(node)[0]
+
+    def _chosen(self, node: Node) -> tuple[build.Value, build.Value, build.Value]:
+        """The experts of each token, their scores, and the scores of all experts."""
+        logits, params = self.rows(node.inputs[0], node), node.params
+        return self.function.router_topk(logits, params["k"], params["sigmoid"], params["normalize"])
+
+    def _op_expert_probs(self, var: Var, node: Node) -> Value:
+        return self.dense(var, self._chosen(node)[1])
+
+    def _op_expert_rows(self, var: Var, node: Node) -> Value:
+        x, ids = node.inputs
+        given = self._ids(ids, node)
+        rows = self.rows(x, node)
+        self._routed[given] = self.function.permute(rows, given, node.params["experts"], ALIGNMENT)
+        return self.dense(var, self._routed[given].rows)
+
+    def _places(self, ids: Atom, user: Node) -> build.Routed:
+        """Where the rows of experts are, of which an operand of `user` was computed before."""
+        given = self._ids(ids, user)
+        if given not in self._routed:
+            raise Unsupported(user, "the rows of its experts are not compiled")
+        return self._routed[given]
+
+    def _op_expert_linear(self, var: Var, node: Node) -> Value:
+        x, w, ids, bias = node.inputs
+        f, dtype = self.function, var.dtype
+        rows, weights = f.cast(self.rows(x, node), dtype), f.cast(self.stack(w, node), dtype)
+        biases = f.cast(self.rows(bias, node), dtype) if bias is not None else None
+        sizes = self._places(ids, node).sizes
+        made = f.grouped_linear(rows, weights, sizes, biases, ALIGNMENT, self.stack_name(w))
+        return self.dense(var, made)
+
+    def _op_expert_sum(self, var: Var, node: Node) -> Value:
+        y, ids, probs = node.inputs
+        rows = self.rows(y, node)
+        factors = self.function.cast(self.rows(probs, node), "float32") if probs is not None else None
+        return self.dense(var, self.function.unpermute(rows, self._places(ids, node), factors))

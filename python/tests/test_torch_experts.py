@@ -1,0 +1,349 @@
+"""Mixtures of experts of PyTorch, of transformers and torchtitan, and as one writes them with `grouped_mm`."""
+
+import copy
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+moe = pytest.importorskip("transformers.integrations.moe")
+
+from conftest import RECIPES
+from torch import nn
+from torch.nn import functional as F
+from torch_compare import are_quantised, assert_close, assert_trains_whole, fresh, precision, trained  # noqa: F401
+
+import te_mlir
+import te_mlir.torch
+from te_mlir.torch import expert_ops as experts
+
+transformers.logging.set_verbosity_error()
+
+SIZES = dict(vocab_size=64, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2)
+MIXTURE = dict(num_experts=8, num_experts_per_tok=2)
+LOCAL = dict(num_local_experts=8, num_experts_per_tok=2)
+GROUPED = dict(
+    n_routed_experts=8,
+    num_experts_per_tok=2,
+    n_group=4,
+    topk_group=2,
+    moe_intermediate_size=32,
+    first_k_dense_replace=0,
+)
+
+#: `grouped_mm` in elements of any type: torch.compile traces PyTorch's own in bfloat16 only.
+grouped_mm = moe.torch.ops.transformers.grouped_mm_fallback.default
+
+#: Models, their configurations, and the number of their layers without those of experts. Those of WHOLE are one graph.
+WHOLE = {
+    "Qwen3Moe": (dict(**MIXTURE, intermediate_size=64, moe_intermediate_size=32, head_dim=16, norm_topk_prob=True), 6),
+    "GptOss": (dict(**LOCAL, intermediate_size=32, head_dim=16), 6),
+    "Qwen2Moe": (
+        dict(**MIXTURE, intermediate_size=64, moe_intermediate_size=32, shared_expert_intermediate_size=32),
+        10,
+    ),
+    "Mixtral": (dict(**LOCAL, intermediate_size=32), 6),
+    "Olmoe": (dict(**MIXTURE, intermediate_size=32), 6),
+    "GraniteMoe": (dict(**LOCAL, intermediate_size=32), 6),
+    "FlexOlmo": (dict(**MIXTURE, intermediate_size=32, pad_token_id=0), 6),
+}
+PARTS = {
+    "DeepseekV3": (
+        dict(**GROUPED, intermediate_size=64, q_lora_rank=16, kv_lora_rank=16, qk_rope_head_dim=16, v_head_dim=16)
+        | dict(qk_nope_head_dim=16),
+        10,
+    ),
+    "Ernie4_5_Moe": (
+        dict(intermediate_size=64, moe_intermediate_size=32, moe_num_experts=8, moe_k=2, moe_layer_start_index=0),
+        9,
+    ),
+    "Phimoe": (dict(**LOCAL, intermediate_size=32), 6),
+}
+
+
+def model_of(name, sizes):
+    config = getattr(transformers, f"{name}Config")(**SIZES, **sizes)
+    return getattr(transformers, f"{name}ForCausalLM")(config)
+
+
+class Loss(nn.Module):
+    """The loss of a model of transformers."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids):
+        return self.model(input_ids=ids, labels=ids).loss
+
+
+def assert_experts_are_quantised(compiled, gemms):
+    rows = [row for row in compiled.te.report("precision").splitlines() if " grouped " in row]
+    assert len(rows) == gemms, rows
+    assert all(row.count(" f8E4M3FN ") + row.count(" f8E5M2 ") == 2 for row in rows), rows
+
+
+IDS = torch.arange(48).reshape(2, 24) * 7 % 64
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_models_are_one_graph(name):
+    """The gradients are autograd's; in FP8, every layer is quantised, also the router's and those of all experts."""
+    sizes, layers = WHOLE[name]
+    compiled = assert_trains_whole(Loss(model_of(name, sizes)), (IDS,), layers)
+    assert_experts_are_quantised(compiled, 6)
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_routers_in_pytorch(name):
+    """A choice that te does not have runs in PyTorch, between parts that are compiled."""
+    sizes, layers = PARTS[name]
+    model = Loss(model_of(name, sizes))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.05)
+    loss, theirs = trained(model, IDS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found, mine = trained(te_mlir.torch.jit(model, recipe=te_mlir.HighPrecision()), IDS)
+        assert abs(found - loss) < 1e-5 * loss
+        assert_close(mine, theirs)
+        compiled = te_mlir.torch.jit(model.bfloat16(), recipe=te_mlir.Float8CurrentScaling())
+        trained(compiled, IDS)
+    assert len(rows := precision(compiled)) == layers and are_quantised(rows), rows
+    assert_experts_are_quantised(compiled, 6)
+
+
+class Mixture(nn.Module):
+    """Two layers for each of 4 experts, of which each token has two. counts: the rows of each expert, if these are given."""
+
+    def __init__(self, experts=4, inner=32):
+        super().__init__()
+        self.router = nn.Linear(32, experts, bias=False)
+        self.up = nn.Parameter(torch.randn(experts, inner, 32) / 8)
+        self.down = nn.Parameter(torch.randn(experts, 32, inner) / 8)
+
+    def products(self, rows, ends):
+        hidden = grouped_mm(rows, self.up.transpose(1, 2), ends)
+        return grouped_mm(F.silu(hidden), self.down.transpose(1, 2), ends)
+
+    def forward(self, x):
+        weights, ids = self.router(x).float().sigmoid().topk(2)
+        order = ids.flatten().argsort()
+        counts = torch.histc(ids.flatten().float(), len(self.up), min=0, max=len(self.up) - 1)
+        rows = self.products(x[order // 2], counts.cumsum(0, dtype=torch.int32))
+        rows = rows * weights.flatten()[order].unsqueeze(1)
+        return torch.zeros_like(x).index_add(0, order // 2, rows).square().mean()
+
+
+X = torch.randn(48, 32, generator=torch.Generator().manual_seed(1))
+
+
+def test_a_choice_by_sigmoid_and_an_addition_in_place():
+    # The first layer has no gradient for its input.
+    assert_experts_are_quantised(assert_trains_whole(Mixture(), (X,), 1), 5)
+
+
+class Given(Mixture):
+    """Gets the rows of each expert, in order, and which rows these are."""
+
+    def forward(self, x, ends):
+        y = self.products(self.router(x) @ self.router.weight, ends)
+        # Rows behind the last one of an expert have no result.
+        return torch.where(torch.arange(len(x)).unsqueeze(1) < ends[-1], y, 0.0).square().mean()
+
+
+@pytest.mark.parametrize("counts", [[10, 0, 38, 0], [0, 0, 0, 48], [5, 6, 7, 8], [0, 0, 0, 0]])
+def test_groups_that_are_given(counts):
+    """Empty groups, and rows that no group has, which are zeros here and may contain anything in PyTorch."""
+    model, ends = Given(), torch.tensor(counts).cumsum(0).to(torch.int32)
+    loss, theirs = trained(model, X, ends)
+    compiled = te_mlir.torch.jit(model, strict=True, recipe=te_mlir.HighPrecision())
+    found, mine = trained(compiled, X, ends)
+    assert abs(found - loss) <= 1e-5 * loss and mine.keys() == theirs.keys()
+    for name, gradient in theirs.items():
+        torch.testing.assert_close(mine[name], gradient, rtol=1e-4, atol=1e-7)
+    # The next call has other groups.
+    ends = torch.tensor([12, 12, 30, 48], dtype=torch.int32)
+    (loss, theirs), (found, mine) = trained(model, X, ends), trained(compiled, X, ends)
+    assert abs(found - loss) <= 1e-5 * loss
+    assert_close(mine, theirs)
+    assert len(compiled.te.graphs) == 1
+
+
+class Seen(Mixture):
+    """Also reads rows of experts in the order of experts."""
+
+    def forward(self, x):
+        _, ids = self.router(x).float().sigmoid().topk(2)
+        order = ids.flatten().argsort(stable=True)
+        counts = torch.histc(ids.flatten().float(), len(self.up), min=0, max=len(self.up) - 1)
+        ends = counts.cumsum(0, dtype=torch.int32)
+        hidden = grouped_mm(x[order // 2], self.up.transpose(1, 2), ends)
+        y = grouped_mm(F.silu(hidden), self.down.transpose(1, 2), ends)
+        return y[:5].square().mean() + hidden.cumsum(0)[-1].square().mean() / 100
+
+
+def test_rows_that_other_ops_read():
+    model = Seen()
+    loss, theirs = trained(model, X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        compiled = te_mlir.torch.jit(model, recipe=te_mlir.HighPrecision())
+        found, mine = trained(compiled, X)
+    assert abs(found - loss) < 1e-5 * loss
+    assert_close(mine, theirs)
+    assert "grouped" in compiled.te.report("precision")
+
+
+class Near(nn.Module):
+    """A mixture of experts that differs from usual ones in one place."""
+
+    def __init__(self, other):
+        super().__init__()
+        self.other, self.router = other, nn.Linear(32, 4)
+        self.up, self.down = nn.Parameter(torch.randn(4, 16, 32) / 8), nn.Parameter(torch.randn(4, 32, 16) / 8)
+        self.bias = nn.Parameter(torch.randn(4, 16))
+
+    def chosen(self, x, others):
+        scores = self.router(x).float()
+        if self.other == "repeated":
+            return scores.softmax(-1).gather(1, others // 2), others // 2
+        if self.other == "least":
+            return (-scores).sigmoid().topk(2, largest=False)
+        if self.other == "columns":
+            weights, ids = scores.T.sigmoid().topk(2, dim=0)
+            return weights.T, ids.T.contiguous()
+        if self.other == "tokens":
+            weights, ids = scores.softmax(0).topk(2)
+        elif self.other == "cut":
+            weights, ids = (scores.softmax(-1) * (scores > 0)).topk(2)
+        else:
+            weights, ids = scores.softmax(-1).topk(2)
+        return weights, ids
+
+    def forward(self, x, others):
+        weights, ids = self.chosen(x, others)
+        flat = ids.flatten()
+        sort = others.flatten() if self.other == "order" else flat
+        values, order = sort.sort(descending=self.other == "descending", stable=True)
+        counted = others.flatten() if self.other in ("counts", "order") else flat
+        last = {"bins": 2, "most": 4}.get(self.other, 3)
+        if self.other in ("marks", "halves", "others", "repeated"):
+            marked, mark = others if self.other == "others" else ids, 0.5 if self.other == "halves" else 1.0
+            counts = torch.zeros(len(x), 4).scatter(1, marked, mark).sum(0)
+        else:
+            counts = torch.histc(counted.float(), 4, min=0, max=last)
+        ends = counts.cumsum(0, dtype=torch.int32)
+        divisor = 3 if self.other == "divisor" else 2
+        h = grouped_mm(x[order // divisor], self.up.transpose(1, 2), ends)
+        h = h + self.bias[flat if self.other == "bias" else values]
+        h = h.cumsum(0) / 9 if self.other == "rows" else F.silu(h)
+        inner = ends.flip(0).flip(0) if self.other == "ends" else ends
+        y = grouped_mm(h, self.down.transpose(1, 2), inner)
+        places = order.flip(0) if self.other == "weights" else order
+        y = y * weights.flatten()[places][:, None]
+        if self.other == "base":
+            return (x * 1).index_add(0, order // 2, y).square().mean()
+        if self.other == "scaled":
+            return torch.zeros_like(x).index_add(0, order // 2, y, alpha=2).square().mean()
+        back = order if self.other == "inverse" else order.argsort()
+        entries = y[back].view(len(x), 2, 32)
+        if self.other == "pairs":
+            return y[back].view(len(x) // 2, 4, 32).sum(1).square().mean()
+        loss = entries.sum(2 if self.other == "sum" else 1).square().mean()
+        return loss + (ids * x[:, :2]).mean() if self.other == "ids" else loss
+
+
+NEAR = (
+    *(
+        "nothing",
+        "least",
+        "columns",
+        "tokens",
+        "cut",
+        "order",
+        "descending",
+        "counts",
+        "bins",
+        "most",
+        "marks",
+        "halves",
+        "others",
+        "divisor",
+    ),
+    *("bias", "rows", "ends", "weights", "base", "scaled", "inverse", "pairs", "sum", "ids"),
+)
+
+
+@pytest.mark.parametrize("other", NEAR)
+def test_near_mixtures(other):
+    """Where something is not what it is in a mixture of experts, results are PyTorch's."""
+    model, others = Near(other), torch.arange(96).reshape(48, 2) * 5 % 4
+    # Rows that no group has are zeros in this op of transformers, and other results are those of each row.
+    loss, theirs = trained(model, X, others)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        compiled = te_mlir.torch.jit(model, recipe=te_mlir.HighPrecision())
+        found, mine = trained(compiled, X, others)
+    assert abs(found - loss) < 1e-5 * abs(loss) and mine.keys() == theirs.keys()
+    for name, gradient in theirs.items():
+        torch.testing.assert_close(mine[name], gradient, rtol=1e-4, atol=1e-6)
+    (graph,) = compiled.te.graphs
+    assert bool(graph.reasons) == (other not in ("nothing", "most", "marks", "repeated", "pairs", "sum"))
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_recipes(recipe):
+    """Every recipe trains experts; HighPrecision in f32 is autograd's, others are near it."""
+    model, x = Mixture(), X
+    _, theirs = trained(model, x)
+    if recipe != "high_precision":
+        model, x = model.bfloat16(), x.bfloat16()
+    _, mine = trained(te_mlir.torch.jit(model, strict=True, recipe=RECIPES[recipe]), x)
+    for name, gradient in theirs.items():
+        error = (mine[name] - gradient).norm() / gradient.norm()
+        assert error < (1e-5 if recipe == "high_precision" else 0.5), (name, error)
+
+
+def test_sums_of_micro_batches():
+    """Weights of experts have `main_grad` and cached casts, as other weights."""
+    model = Mixture().bfloat16()
+    x = X.bfloat16()
+    reference = te_mlir.torch.jit(copy.deepcopy(model), recipe=te_mlir.Float8CurrentScaling())
+    _, wanted = trained(reference, x)
+    torch._dynamo.reset()
+    compiled = te_mlir.torch.jit(model, recipe=te_mlir.Float8CurrentScaling(), main_grad=True, cache_weights=True)
+    for first in (True, False):
+        with compiled.te.microbatch(first=first):
+            compiled(x).backward()
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(parameter.main_grad.bfloat16(), 2 * wanted[name], rtol=0.02, atol=1e-6)
+
+
+def test_the_ops_in_pytorch():
+    """Ops that are not compiled compute in PyTorch what compiled ones compute, with gradients."""
+    logits = torch.randn(40, 6, requires_grad=True)
+    x, w = torch.randn(40, 16, requires_grad=True), torch.randn(6, 8, 16, requires_grad=True)
+    bias = torch.randn(6, 8, requires_grad=True)
+    for normalize in (False, True):
+        probs = experts.PROBS(logits, 2, False, normalize)
+        ids = experts.IDS(logits, 2, False, normalize)
+        y = experts.LINEAR(experts.ROWS(x, ids, 6), w, ids, bias)
+        made = experts.SUM(y, ids, probs, 6)
+        scores = logits.softmax(-1)
+        chosen = scores * (scores >= scores.topk(2).values[:, -1:])
+        if normalize:
+            chosen = chosen / chosen.sum(-1, keepdim=True)
+        wanted = (chosen.unsqueeze(2) * (torch.einsum("tk,enk->ten", x, w) + bias)).sum(1)
+        torch.testing.assert_close(made, wanted)
+        leaves = (logits, x, w, bias)
+        gradients = [torch.autograd.grad(value.square().sum(), leaves, retain_graph=True) for value in (made, wanted)]
+        for mine, theirs in zip(*gradients):
+            torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-4)
+    # Ids of no expert have no row.
+    ids = torch.tensor([[0, 9], [-1, 5]])
+    rows = experts.SUM(experts.ROWS(x[:2], ids, 6), ids, None, 6)
+    torch.testing.assert_close(rows, torch.stack([x[0], 0 * x[0], 0 * x[0], x[1]]))
