@@ -6,7 +6,7 @@ The rows of an expert are consecutive and begin at a multiple of `ALIGNMENT`, as
 from __future__ import annotations
 
 from te_mlir import build
-from te_mlir.frontend.base import Emission, Unsupported, Value
+from te_mlir.frontend.base import Emission, Value
 from te_mlir.frontend.graph import Atom, Node, Var
 
 #: What the rows of an expert begin at multiples of. Every recipe takes it.
@@ -58,11 +58,13 @@ class Experts(Emission):
         self._routed[given] = self.function.permute(rows, given, node.params["experts"], ALIGNMENT)
         return self.dense(var, self._routed[given].rows)
 
-    def _places(self, ids: Atom, user: Node) -> build.Routed:
-        """Where the rows of experts are, of which an operand of `user` was computed before."""
+    def _places(self, ids: Atom, experts: int, user: Node) -> build.Routed:
+        """Where the rows of experts are."""
         given = self._ids(ids, user)
         if given not in self._routed:
-            raise Unsupported(user, "the rows of its experts are not compiled")
+            # The rows come from outside of this function. Some columns are moved for their places.
+            zeros = self.function.constant(0.0, (given.shape[0], 16), "bfloat16")
+            self._routed[given] = self.function.permute(zeros, given, experts, ALIGNMENT)
         return self._routed[given]
 
     def _op_expert_linear(self, var: Var, node: Node) -> Value:
@@ -70,7 +72,7 @@ class Experts(Emission):
         f, dtype = self.function, var.dtype
         rows, weights = f.cast(self.rows(x, node), dtype), f.cast(self.stack(w, node), dtype)
         biases = f.cast(self.rows(bias, node), dtype) if bias is not None else None
-        sizes = self._places(ids, node).sizes
+        sizes = self._places(ids, w.shape[0], node).sizes
         made = f.grouped_linear(rows, weights, sizes, biases, ALIGNMENT, self.stack_name(w))
         return self.dense(var, made)
 
@@ -78,4 +80,4 @@ class Experts(Emission):
         y, ids, probs = node.inputs
         rows = self.rows(y, node)
         factors = self.function.cast(self.rows(probs, node), "float32") if probs is not None else None
-        return self.dense(var, self.function.unpermute(rows, self._places(ids, node), factors))
+        return self.dense(var, self.function.unpermute(rows, self._places(ids, node.params["experts"], node), factors))
