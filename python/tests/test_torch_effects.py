@@ -46,14 +46,27 @@ def copied_to_buffer(self, x):
     return self.l2(h) * 2
 
 
+def rows_at_indices(self, x):
+    h = self.l1(x)
+    h[torch.tensor([3, 1])] = 0
+    h[:, 0] = 1
+    return self.l2(h)
+
+
+def written_without_gradients(self, x):
+    h = self.l1(x)
+    with torch.no_grad():
+        h[0] = 2
+    return self.l2(h * 1)
+
+
 @pytest.mark.parametrize(
     "function, reason",
     [
-        (slice_scaled, "aten.mul_"),
-        (row_zeroed, "aten.fill_"),
-        (view_added_to, "aten.add_"),
         (written_after_use, "aten.fill_"),
         (copied_to_buffer, "aten.copy_"),
+        (rows_at_indices, "aten.index_put_"),
+        (written_without_gradients, "aten.select"),
     ],
 )
 def test_writes_to_values_of_the_region_stay_in_pytorch(function, reason):
@@ -211,11 +224,66 @@ def returned_after_a_write(self, x):
     return y.relu() + 1
 
 
-@pytest.mark.parametrize("function", [filled, added_to_zeros, returned_after_a_write])
-def test_new_tensors_that_results_are_written_to_have_gradients(function):
-    """Views of them that are created before are not created under no_grad, and layers that read them pass gradients."""
-    reasons = compare(Two(function), X)
-    assert reasons and all("writes to a tensor in place" in reason for reason in reasons)
+def interleaved(self, x):
+    y = x.new_empty(16, 64)
+    y[:, ::2], y[:, 1::2] = self.l1(x), self.l2(x)
+    return F.linear(y, torch.cat([self.l1.weight, self.l2.weight], 1))
+
+
+def moved(self, x):
+    h = self.l1(x)
+    h[:, :8] = h[:, 8:16]
+    h[:, 4:12] += h[:, :8] * 2
+    return self.l2(h)
+
+
+def overlapping(self, x):
+    y, z = x.new_empty(16, 32), x.new_empty(16, 32)
+    y[:, 12:] = self.l1(x)[:, 12:]
+    a = y[:, 12:] * 2
+    y[:, :20] = self.l2(x)[:, :20]
+    z[:, 12:] = self.l1(x)[:, 12:]
+    z[:, :12] = z[:, 12:24] + 1
+    return self.l2(y) + F.pad(a, (0, 12)) + self.l1(z)
+
+
+def nested(self, x):
+    y = self.l1(x).view(4, 4, 32)
+    first = y[1]
+    first[:, 3:9].mul_(3)
+    y.transpose(0, 1)[2, 1] = first[0]
+    return self.l2(y.flatten(0, 1)) + self.l1(first.repeat(4, 1))
+
+
+def repeated_and_narrowed(self, x):
+    h = self.l1(x)
+    h[:, :4] = self.l2(x)[:, :1]
+    h = h.bfloat16()
+    h[:, 4:8].copy_(self.l2(x)[:, 4:8])
+    h[2:5].zero_()
+    h[5, 3:7].fill_(0.3)
+    return self.l2(h.float())
+
+
+def read_between(self, x):
+    h = self.l1(x)
+    part, before = h[:, :8], h * 1
+    part.clamp_(min=0)
+    between = h.exp()
+    part.add_(self.l2(x)[:, :8])
+    return self.l2(before + between + h), part.sum()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        *(slice_scaled, row_zeroed, view_added_to, filled, added_to_zeros, returned_after_a_write),
+        *(interleaved, moved, overlapping, nested, repeated_and_narrowed, read_between),
+    ],
+)
+def test_writes_to_parts(function):
+    """Each reader gets what is in the tensor at that time, with the gradients of PyTorch."""
+    assert not compare(Two(function), X)
 
 
 def test_results_that_are_constants_belong_to_the_caller():

@@ -305,8 +305,8 @@ FAMILIES = {
     ),
     "mixtral": ("MixtralForCausalLM", "MixtralConfig", dict(GROUPED, num_local_experts=4), 6, set()),
     "bert-dropout": ("BertForMaskedLM", "BertConfig", SIZES, 8, set()),
-    # Keys are written to slices of a new tensor, which ends a part.
-    "deepseek-v3": ("DeepseekV3ForCausalLM", "DeepseekV3Config", LATENT, 9, None),
+    # Keys are written to slices of a new tensor.
+    "deepseek-v3": ("DeepseekV3ForCausalLM", "DeepseekV3Config", LATENT, 9, set()),
 }
 
 

@@ -20,6 +20,7 @@ from te_mlir.torch.fused import cut_layers
 from te_mlir.torch.indexing import as_lookups
 from te_mlir.torch.mask_terms import find_terms
 from te_mlir.torch.partition import Schedule, dependents, ignored, refusal, untraceable, wanting
+from te_mlir.torch.writes import without_view_writes
 
 
 @dataclass(frozen=True)
@@ -69,11 +70,14 @@ def capture(tracing: graphs.Tracing, examples: Sequence[torch.Tensor], names: Se
     }
     leaves = {n for n, e in zip(placeholders, examples) if e.is_leaf and e.requires_grad and not e._is_view()}
     casts.insert_casts(flat.graph, lambda node: imports(node) or is_composed(node), leaves)
-    if without_plain_writes(flat.graph, Effects(flat.graph, examples)):
-        # Values that were written but never read are now dead code.
-        flat.graph.eliminate_dead_code()
     wanted = {node for node, example in zip(placeholders, examples) if example.requires_grad}
     roots = parameters | wanted
+    effects = Effects(flat.graph, examples)
+    if without_view_writes(flat.graph, effects, dependents(flat.graph, roots)):
+        effects = Effects(flat.graph, examples)
+    if without_plain_writes(flat.graph, effects):
+        # Values that were written but never read are now dead code.
+        flat.graph.eliminate_dead_code()
     as_experts(flat.graph, dependents(flat.graph, roots))
     with_formulas(flat, dependents(flat.graph, roots), written_nodes(flat.graph, examples))
     as_lookups(flat, dependents(flat.graph, roots))

@@ -21,7 +21,7 @@ RANDOM = "random"
 _HIDDEN_WRITES = {"batch_norm": ((3, 4), 5), "instance_norm": ((3, 4), 5)}
 
 #: In-place ops that can be replaced with other ops if the tensor is not read under its old names.
-_PLAIN = frozenset(
+PLAIN = frozenset(
     [
         *("add", "sub", "mul", "div", "addcmul", "neg", "exp", "tanh", "sqrt", "rsqrt", "pow", "square", "sigmoid"),
         *("relu", "relu6", "leaky_relu", "elu", "selu", "celu", "silu", "gelu", "mish", "hardtanh", "hardswish"),
@@ -214,7 +214,7 @@ def without_plain_writes(graph: torch.fx.Graph, effects: Effects) -> bool:
     changed = False
     for node in list(effects.writes):
         name = str(node.target).split(".")
-        if name[0] != "aten" or not name[1].endswith("_") or name[1][:-1] not in _PLAIN:
+        if name[0] != "aten" or not name[1].endswith("_") or name[1][:-1] not in PLAIN:
             continue
         packet = getattr(torch.ops.aten, name[1][:-1])
         target, written = node.args[0], effects.writes[node]

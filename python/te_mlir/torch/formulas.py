@@ -382,9 +382,17 @@ def _replaced(x: Tensor, part: Tensor, axis: int, first: int, end: int) -> Tenso
     return torch.cat([p for p in (ends[0], part, ends[1]) if p.shape[axis]], axis)
 
 
-def _slice_scatter(x: Tensor, part: Tensor, axis: int, start: Any, end: Any, step: int) -> Tensor | None:
-    first, end, _ = slice(start, end).indices(x.shape[axis])
-    return _replaced(x, part, axis, first, max(first, end)) if step == 1 else AS_IS
+def _slice_scatter(x: Tensor, part: Tensor, axis: int, start: Any, end: Any, step: int) -> Tensor:
+    size = x.shape[axis]
+    first, end, _ = slice(start, end).indices(size)
+    end = max(first, end)
+    if step == 1 or first == end:
+        return _replaced(x, part, axis, first, end)
+    count, behind = min(part.shape[axis] * step, size - first), x.dim() - 1 - axis % x.dim()
+    spread = part.repeat_interleave(step, axis).narrow(axis, 0, count)
+    spread = F.pad(spread, [0, 0] * behind + [first, size - first - count])
+    place = torch.arange(size, device=x.device).reshape(-1, *[1] * behind)
+    return torch.where((place >= first) & (place < end) & ((place - first) % step == 0), spread, x)
 
 
 def _select_scatter(x: Tensor, part: Tensor, axis: int, index: int) -> Tensor:

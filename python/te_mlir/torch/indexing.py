@@ -11,6 +11,7 @@ from collections.abc import Sequence, Set
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Graph, GraphModule, Node
 
 _aten = torch.ops.aten
@@ -38,9 +39,12 @@ def as_lookups(module: GraphModule, dependent: Set[Node]) -> None:
 
 def call(graph: Graph, op: torch._ops.OpOverload, *arguments: Any, **options: Any) -> Node:
     """A new node of a graph, with its value."""
+    values = (n.meta.get("val") for n in graph.nodes)
+    mode = next(value.fake_mode for value in values if isinstance(value, FakeTensor))
     node = graph.call_function(op, arguments, options)
     given = torch.fx.node.map_arg((arguments, options), lambda n: n.meta["val"])
-    node.meta["val"] = op(*given[0], **given[1])
+    with mode:
+        node.meta["val"] = op(*given[0], **given[1])
     return node
 
 
