@@ -96,6 +96,23 @@ def test_models_are_one_graph(name):
     assert_experts_are_quantised(compiled, 6)
 
 
+def test_sizes_that_change():
+    """Sizes are rounded up. Results and gradients are those of each size."""
+    model = Loss(model_of("Qwen3Moe", WHOLE["Qwen3Moe"][0]))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.05)
+    batches = [torch.randint(0, 64, shape) for shape in ((2, 24), (2, 20), (3, 31), (4, 18), (4, 29))]
+    compiled = te_mlir.torch.jit(model, strict=True, recipe=te_mlir.HighPrecision())
+    for ids in batches:
+        loss, theirs = trained(model, ids)
+        found, mine = trained(compiled, ids)
+        assert abs(found - loss) < 1e-5 * loss
+        assert_close(mine, theirs)
+    # The first size is compiled as it is, and the others for 2 and 4 rows of 32 tokens.
+    assert len(compiled.te.graphs) == 3
+
+
 @pytest.mark.parametrize("name", PARTS)
 def test_routers_in_pytorch(name):
     """A choice that te does not have runs in PyTorch, between parts that are compiled."""
@@ -144,6 +161,32 @@ X = torch.randn(48, 32, generator=torch.Generator().manual_seed(1))
 def test_a_choice_by_sigmoid_and_an_addition_in_place():
     # The first layer has no gradient for its input.
     assert_experts_are_quantised(assert_trains_whole(Mixture(), (X,), 1), 5)
+
+
+class Shifted(Mixture):
+    """The tokens are numbers next to -100, so that padding, which is zeros, is 100 in the layers of experts."""
+
+    def forward(self, x):
+        x = x + 100
+        weights, ids = self.router(x).float().softmax(-1).topk(2)
+        order = ids.flatten().argsort()
+        counts = torch.histc(ids.flatten().float(), len(self.up), min=0, max=len(self.up) - 1)
+        rows = self.products(x[order // 2], counts.cumsum(0, dtype=torch.int32))
+        return torch.zeros_like(x).index_add(0, order // 2, rows * weights.flatten()[order].unsqueeze(1))
+
+
+def test_padding_has_no_expert():
+    """It changes no scale of an expert: outputs have the bits of the exact size."""
+    model, shifted = Shifted(), X - 100
+    options = dict(strict=True, recipe=te_mlir.Float8CurrentScaling())
+    with torch.no_grad():
+        model.router.weight.mul_(0)
+    compiled = te_mlir.torch.jit(model, **options)
+    found = [compiled(shifted[:count]) for count in (48, 40, 23, 33)]
+    assert len(compiled.te.graphs) == 3 and not compiled.te.exact
+    for y in found[1:]:
+        torch._dynamo.reset()
+        assert torch.equal(y, te_mlir.torch.jit(model, **options)(shifted[: len(y)]))
 
 
 class Given(Mixture):

@@ -5,6 +5,8 @@ The rows of an expert are consecutive and begin at a multiple of `ALIGNMENT`, as
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from te_mlir import build
 from te_mlir.frontend.base import Emission, Value
 from te_mlir.frontend.graph import Atom, Node, Var
@@ -13,18 +15,29 @@ from te_mlir.frontend.graph import Atom, Node, Var
 ALIGNMENT = 128
 
 
+class Chosen(NamedTuple):
+    """The experts of each token, [tokens, k], and 1 for each token that is used and 0 for others; None if all are used."""
+
+    ids: build.Value
+    used: build.Value | None = None
+
+
 class Experts(Emission):
     """Emits mixtures of experts."""
 
     def __init__(self, function: build.Function) -> None:
         super().__init__(function)
-        #: For each value of ids, where the rows of experts are.
-        self._routed: dict[build.Value, build.Routed] = {}
+        #: Where the rows of experts are.
+        self._routed: dict[Chosen, build.Routed] = {}
 
     # Defined by each frontend
 
     def given_ids(self, ids: Atom, user: Node) -> build.Value:
         """The experts of each token, [tokens, k] of int32, that are computed before the compiled part."""
+        raise NotImplementedError
+
+    def given_used(self, used: Atom, user: Node) -> build.Value:
+        """1 for each token that is used and 0 for others, in float32, which is known before the compiled part."""
         raise NotImplementedError
 
     def stack(self, w: Atom, user: Node) -> build.Value:
@@ -37,35 +50,38 @@ class Experts(Emission):
 
     # Emission
 
-    def _ids(self, ids: Atom, user: Node) -> build.Value:
+    def _chosen(self, ids: Atom, user: Node) -> Chosen:
         node = ids.node if isinstance(ids, Var) and self.is_inside(ids) else None
-        if node is None or node.name != "expert_ids":
-            return self.given_ids(ids, user)
-        return self._chosen(node)[0]
+        if node is not None and node.name == "expert_used":
+            inner, used = node.inputs
+            return Chosen(self._chosen(inner, node).ids, self.given_used(used, node))
+        return Chosen(
+            self._choice(node)[0] if node is not None and node.name == "expert_ids" else self.given_ids(ids, user)
+        )
 
-    def _chosen(self, node: Node) -> tuple[build.Value, build.Value, build.Value]:
+    def _choice(self, node: Node) -> tuple[build.Value, build.Value, build.Value]:
         """The experts of each token, their scores, and the scores of all experts."""
         logits, params = self.rows(node.inputs[0], node), node.params
         return self.function.router_topk(logits, params["k"], params["sigmoid"], params["normalize"])
 
     def _op_expert_probs(self, var: Var, node: Node) -> Value:
-        return self.dense(var, self._chosen(node)[1])
+        return self.dense(var, self._choice(node)[1])
 
     def _op_expert_rows(self, var: Var, node: Node) -> Value:
         x, ids = node.inputs
-        given = self._ids(ids, node)
+        chosen = self._chosen(ids, node)
         rows = self.rows(x, node)
-        self._routed[given] = self.function.permute(rows, given, node.params["experts"], ALIGNMENT)
-        return self.dense(var, self._routed[given].rows)
+        self._routed[chosen] = self.function.permute(rows, chosen.ids, node.params["experts"], ALIGNMENT, chosen.used)
+        return self.dense(var, self._routed[chosen].rows)
 
     def _places(self, ids: Atom, experts: int, user: Node) -> build.Routed:
         """Where the rows of experts are."""
-        given = self._ids(ids, user)
-        if given not in self._routed:
+        chosen = self._chosen(ids, user)
+        if chosen not in self._routed:
             # The rows come from outside of this function. Some columns are moved for their places.
-            zeros = self.function.constant(0.0, (given.shape[0], 16), "bfloat16")
-            self._routed[given] = self.function.permute(zeros, given, experts, ALIGNMENT)
-        return self._routed[given]
+            zeros = self.function.constant(0.0, (chosen.ids.shape[0], 16), "bfloat16")
+            self._routed[chosen] = self.function.permute(zeros, chosen.ids, experts, ALIGNMENT, chosen.used)
+        return self._routed[chosen]
 
     def _op_expert_linear(self, var: Var, node: Node) -> Value:
         x, w, ids, bias = node.inputs

@@ -14,7 +14,7 @@ from te_mlir.torch.adapter import imports
 from te_mlir.torch.complexes import as_pairs
 from te_mlir.torch.dropouts import give_states
 from te_mlir.torch.effects import Effects, frozen_nodes, same_tensors, without_plain_writes, written_nodes
-from te_mlir.torch.experts import as_experts
+from te_mlir.torch.experts import as_experts, is_product
 from te_mlir.torch.formulas import is_composed, with_formulas
 from te_mlir.torch.fused import cut_layers
 from te_mlir.torch.indexing import as_lookups
@@ -72,12 +72,7 @@ def capture(tracing: graphs.Tracing, examples: Sequence[torch.Tensor], names: Se
     casts.insert_casts(flat.graph, lambda node: imports(node) or is_composed(node), leaves)
     wanted = {node for node, example in zip(placeholders, examples) if example.requires_grad}
     roots = parameters | wanted
-    effects = Effects(flat.graph, examples)
-    if without_view_writes(flat.graph, effects, dependents(flat.graph, roots)):
-        effects = Effects(flat.graph, examples)
-    if without_plain_writes(flat.graph, effects):
-        # Values that were written but never read are now dead code.
-        flat.graph.eliminate_dead_code()
+    _without_writes(flat.graph, examples, dependents(flat.graph, roots))
     as_experts(flat.graph, dependents(flat.graph, roots))
     with_formulas(flat, dependents(flat.graph, roots), written_nodes(flat.graph, examples))
     as_lookups(flat, dependents(flat.graph, roots))
@@ -97,3 +92,30 @@ def capture(tracing: graphs.Tracing, examples: Sequence[torch.Tensor], names: Se
         frozenset(example.device for example in examples),
         tuple(ignored(module)),
     )
+
+
+def _without_writes(graph: torch.fx.Graph, examples: Sequence[torch.Tensor], dependent: set[Node]) -> None:
+    effects = Effects(graph, examples)
+    if without_view_writes(graph, effects, dependent):
+        effects = Effects(graph, examples)
+    if without_plain_writes(graph, effects):
+        # Values that were written but never read are now dead code.
+        graph.eliminate_dead_code()
+
+
+def with_experts(flat: GraphModule, examples: Sequence[torch.Tensor]) -> None:
+    """Rewrites mixtures of experts in a traced graph, before its padding is proved: the order of rows depends on it.
+
+    Under autocast, the types of values are not those of the trace, and nothing is rewritten.
+    """
+    graph = flat.graph
+    devices = {example.device.type for example in examples}
+    if (
+        not any(map(is_product, graph.nodes))
+        or any(map(casts.enabled, devices))
+        or any(map(casts.is_mode, graph.nodes))
+    ):
+        return
+    graphs.without_templates(graph)
+    _without_writes(graph, examples, set(graph.nodes))
+    as_experts(graph, set(graph.nodes))

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,6 +27,10 @@ def _probs(logits: Tensor, k: int, sigmoid: bool, normalize: bool) -> Tensor:
 
 def _ids(logits: Tensor, k: int, sigmoid: bool, normalize: bool) -> Tensor:
     return _scores(logits, sigmoid).topk(k).indices
+
+
+def _used(ids: Tensor, used: Tensor) -> Tensor:
+    return torch.where(used[:, None], ids, -1)
 
 
 def _places(ids: Tensor, experts: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -77,6 +82,7 @@ _library = torch.library.Library("te_mlir_torch", "FRAGMENT")
 for _name, _function, _signature in (
     ("expert_probs", _probs, "(Tensor logits, int k, bool sigmoid, bool normalize) -> Tensor"),
     ("expert_ids", _ids, "(Tensor logits, int k, bool sigmoid, bool normalize) -> Tensor"),
+    ("expert_used", _used, "(Tensor ids, Tensor used) -> Tensor"),
     ("expert_rows", _rows, "(Tensor x, Tensor ids, int experts) -> Tensor"),
     ("expert_linear", _linear, "(Tensor x, Tensor w, Tensor ids, Tensor? bias) -> Tensor"),
     ("expert_sum", _sum, "(Tensor y, Tensor ids, Tensor? probs, int experts) -> Tensor"),
@@ -87,6 +93,8 @@ for _name, _function, _signature in (
 #: The scores of the experts that each token chose, [tokens, k], divided by their sum if `normalize`, and their ids.
 PROBS = torch.ops.te_mlir_torch.expert_probs.default
 IDS = torch.ops.te_mlir_torch.expert_ids.default
+#: The ids of tokens of which `used` [tokens] is true; others choose no expert.
+USED = torch.ops.te_mlir_torch.expert_used.default
 #: The rows of each expert: those of the tokens that chose it.
 ROWS = torch.ops.te_mlir_torch.expert_rows.default
 #: A layer for each expert, with weights [experts, out, in] and biases [experts, out].
@@ -95,14 +103,24 @@ LINEAR = torch.ops.te_mlir_torch.expert_linear.default
 SUM = torch.ops.te_mlir_torch.expert_sum.default
 
 
+#: The places of the ids among the operands of the ops that find rows by them.
+_IDS_AT: dict[Any, int] = {ROWS: 1, LINEAR: 2, SUM: 1}
+
+
 def reads_ids(node: Node) -> bool:
     """Whether a node is an op that finds the rows of experts by their ids."""
-    return node.target in (ROWS, LINEAR, SUM)
+    return node.target in _IDS_AT
+
+
+def ids_of(node: Node) -> Node | None:
+    """The ids by which an op finds the rows of experts; None for other ops."""
+    place = _IDS_AT.get(node.target)
+    return node.args[place] if place is not None else None  # type: ignore[return-value]
 
 
 def is_ids(node: Node) -> bool:
     """Whether a node chooses experts, for compiled ops only."""
-    return node.target is IDS and all(map(reads_ids, node.users))
+    return node.target in (IDS, USED) and all(reads_ids(user) or is_ids(user) for user in node.users)
 
 
 def is_stack(parameter: Node) -> bool:

@@ -75,7 +75,7 @@ class _Grouped(NamedTuple):
 
 def as_experts(graph: Graph, dependent: Set[Node]) -> None:
     """Replaces the products of groups of rows among the nodes `dependent` of a graph, and what they are computed from."""
-    products = {node for node in graph.nodes if node in dependent and _is_product(node)}
+    products = {node for node in graph.nodes if node in dependent and is_product(node)}
     if not products:
         return
     rewriter = _Rewriter(graph)
@@ -91,7 +91,7 @@ def as_experts(graph: Graph, dependent: Set[Node]) -> None:
     _erase_dead(graph)
 
 
-def _is_product(node: Node) -> bool:
+def is_product(node: Node) -> bool:
     """Whether a node multiplies groups of rows [rows, in] by matrices [groups, in, out] in elements of one type."""
     if str(node.target) not in ("aten._grouped_mm.default", "transformers.grouped_mm_fallback.default"):
         return False

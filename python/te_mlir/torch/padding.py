@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.fx import GraphModule, Node
 
+from te_mlir.torch.expert_ops import USED, ids_of
 from te_mlir.torch.facts import COPY, Content, Fact, Factor, axis_of
 from te_mlir.torch.proof import Repair
 
@@ -138,6 +139,13 @@ class _Repairer:
                 mask = own if mask is None else self.call(aten.logical_and.default, mask, own)
         assert mask is not None, "a repair replaces padding"
         mask = self._in_axes(mask, one.axes)
+        if one.source is ids_of(one.user):
+            # Padding has no expert.
+            mask = self.call(aten.reshape.default, mask, [-1])
+            if self.source.target is not USED:
+                return self.call(USED, self.source, mask)
+            ids, others = self.source.args
+            return self.call(USED, ids, self.call(aten.logical_and.default, others, mask))
         if value.dtype is torch.bool:
             if one.fill:
                 return self.call(aten.logical_or.default, self.source, self.call(aten.logical_not.default, mask))

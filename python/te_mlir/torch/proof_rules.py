@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from te_mlir.torch import varlen
+from te_mlir.torch import expert_ops, varlen
 from te_mlir.torch.adapter import SPLITS, given, name_of
-from te_mlir.torch.facts import ANY, COPY, ZERO, Axis, Content, Fact, aligned, axis_of, whole
+from te_mlir.torch.expert_ops import ids_of
+from te_mlir.torch.facts import ANY, COPY, ZERO, Axis, Content, Fact, Factor, aligned, axis_of, whole
 from te_mlir.torch.proof import Proof, Unprovable
 from te_mlir.torch.proof_views import FILLED, Views, replaced, sizes_of
 
@@ -285,6 +286,31 @@ class Rules(Views):
             return None
         return Fact((*(axis for axis, _ in rows), a.axes[-2], b.axes[-1])).filled(ANY)
 
+    # Experts
+
+    def _choice(self, node: Node, other: Node) -> Fact:
+        """The scores, or the ids, of the experts that each token chooses."""
+        self._same_literals(node, other)
+        fact = self._row(node, [-1]).filled(ANY)
+        return Fact((fact.axes[0], *whole(node.meta["val"].shape[1:]).axes))
+
+    def _of_experts(self, node: Node, other: Node) -> Fact:
+        """Rows of experts, or their sums: padded tokens have no experts, so that the rows of the others stay where they are."""
+        ids = ids_of(node)
+        assert ids is not None
+        own = self._with(node, ids, -1.0)
+        others = [n for n in node.all_input_nodes if n is not ids]
+        if any(not self.facts[n].is_whole(*range(1, len(self.facts[n].axes))) for n in (ids, *others)):
+            raise Unprovable(node, "a row of its operands has padding")
+        if node.target is expert_ops.LINEAR and any(self._is_padded(n) for n in others[1:]):
+            raise Unprovable(node, "its weights have padding")
+        shape, used = node.meta["val"].shape, other.meta["val"].shape
+        if node.target is expert_ops.SUM:
+            rows = own.axes[0] if node.args[2] is not None else axis_of([Factor(used[0], shape[0])])
+        else:
+            rows = axis_of([Factor(used[0], shape[0])])
+        return Fact((rows, *whole(shape[1:]).axes)).filled(ZERO)
+
     def _convolved(self, node: Node, other: Node) -> Fact | None:
         """A convolution of images, of which the batch may have padding."""
         fact = self._row(node, range(1, node.args[0].meta["val"].dim()))  # type: ignore[union-attr]
@@ -407,6 +433,8 @@ _RULES: dict[str, _Rule] = {
     "embedding": Rules._embedding,
     "index": Rules._indexed,
     "gather": Rules._gathered,
+    **dict.fromkeys(("expert_probs", "expert_ids"), Rules._choice),
+    **dict.fromkeys(("expert_rows", "expert_linear", "expert_sum"), Rules._of_experts),
     "scaled_dot_product_attention": Rules._attention,
     **dict.fromkeys(_LOSSES, Rules._loss),
 }

@@ -15,6 +15,7 @@ from torch.fx import GraphModule, Node
 
 from te_mlir.torch import graph as graphs
 from te_mlir.torch.capacities import Capacities
+from te_mlir.torch.capture import with_experts
 from te_mlir.torch.facts import whole
 from te_mlir.torch.padding import Cut, Fill, cut, cuts_of, fact_of, filled, fills_of, repair
 from te_mlir.torch.proof import Repair, Unprovable
@@ -154,7 +155,7 @@ class Specialised:
         used = [table[: len(table) // 2] for table in tables]
         examples = [Like.of(t, {a: groups[g].capacity for a, g in own.items()}) for t, own in zip(tensors, axes)]
         try:
-            flat = graphs.flatten(module, [*examples, *used])
+            flat = self._traced(module, [*examples, *used])
         except Exception as error:  # The model cannot take this size; for example, its table of positions is shorter.
             raise _Refused(groups[-1], f"the graph cannot be traced for sizes of {full}: {error}") from error
         arguments = [n for n in flat.graph.nodes if n.op == "placeholder"]
@@ -174,7 +175,7 @@ class Specialised:
             known = [*facts, *(whole(mask.shape) for mask in used)]
             less = self._with(rounded(full, [group.of(small)]), len(groups))
             try:
-                other = graphs.flatten(less, [*parts, *used])
+                other = self._traced(less, [*parts, *used])
                 proof = prove(flat, other, known, group.capacity - small, self.sizing.scaled)
             except Exception as error:  # A proof that fails for any reason is none.
                 reason = str(error) if isinstance(error, Unprovable) else f"{type(error).__name__}: {error}"
@@ -192,6 +193,11 @@ class Specialised:
         run = self.sizing.make(graphs.Tracing(module, edit, flat), [*map(filled, tensors, fills), *used])
         same = {i: arguments.index(n) for i, n in enumerate(results) if n in arguments}  # type: ignore[arg-type]
         return Program(run, tuple(groups), tables, fills, cuts, same)
+
+    def _traced(self, module: GraphModule, examples: Sequence[Any]) -> GraphModule:
+        flat = graphs.flatten(module, examples)
+        with_experts(flat, examples)
+        return flat
 
     def _with(self, sizes: Sequence[int], count: int) -> GraphModule:
         """The graph with numbers for its integers, and `count` more arguments: the masks of used elements."""
@@ -218,6 +224,9 @@ class Like:
     def of(tensor: Any, sizes: Mapping[int, int]) -> Any:
         """A tensor, or its form if some of its sizes are others."""
         return Like([sizes.get(axis, size) for axis, size in enumerate(tensor.shape)], tensor) if sizes else tensor
+
+    def untyped_storage(self) -> Any:
+        raise NotImplementedError
 
     def stride(self) -> tuple[int, ...]:
         return torch.empty(self.shape, device="meta").stride()

@@ -159,6 +159,10 @@ class Weights(Arguments):
             raise Unsupported(self.adapter.var(origin), "it chooses experts by compiled values")
         return self.feed(origin, "experts", lambda t: make(t).view(ids.shape), ids.shape, torch.int32)
 
+    def given_used(self, used: Atom, user: Node) -> build.Value:
+        numbers = lambda t: t.reshape(-1).float()
+        return self.feed(self.origin_of(used), "used", numbers, used.shape, torch.float32)
+
     def stack(self, w: Atom, user: Node) -> build.Value:
         return self.function.reshape(self.in_order(self.value(w, user), user), w.shape)
 
