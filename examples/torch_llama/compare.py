@@ -23,13 +23,27 @@ import time
 
 import torch
 import transformers
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+    Qwen3MoeConfig,
+    Qwen3MoeForCausalLM,
+)
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 import te_mlir
 import te_mlir.torch
 
+#: The experts of Qwen3 30B-A3B, and of a small model.
+EXPERTS = {
+    False: {"num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768, "norm_topk_prob": True},
+    True: {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "norm_topk_prob": True},
+}
 SIZES = {
     False: dict(
         vocab_size=32000,
@@ -66,18 +80,20 @@ def batches(steps, sequences, sequence, seed, device):
         yield torch.stack([text[s : s + sequence] for s in starts]).to(device)
 
 
-def model_of(sizes, device, name="llama"):
-    """A model with random weights, in bf16: "llama", "qwen3", which normalises queries and keys, or "gpt2" without dropout,
-    whose head is its embedding."""
+def model_of(sizes, device, name="llama", small=False):
+    """A model with random weights, in bf16: "llama", "qwen3", which normalises queries and keys, "qwen3-moe", which has
+    experts, fewer ones if it is `small`, or "gpt2" without dropout, whose head is its embedding."""
     if name == "gpt2":
         own = {"num_key_value_heads": None, "intermediate_size": None, "n_positions": 1024, "use_cache": False}
         dropout = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0)
         config = GPT2Config(**(sizes | own | dropout))
         with torch.device(device):
             return GPT2LMHeadModel(config).to(torch.bfloat16)
+    heads = {"head_dim": sizes["hidden_size"] // sizes["num_attention_heads"]}
     if name == "qwen3":
-        heads = sizes["hidden_size"] // sizes["num_attention_heads"]
-        kind, config = Qwen3ForCausalLM, Qwen3Config(**sizes, head_dim=heads, use_cache=False)
+        kind, config = Qwen3ForCausalLM, Qwen3Config(**(heads | sizes), use_cache=False)
+    elif name == "qwen3-moe":
+        kind, config = Qwen3MoeForCausalLM, Qwen3MoeConfig(**(heads | EXPERTS[small] | sizes), use_cache=False)
     else:
         kind, config = LlamaForCausalLM, LlamaConfig(**sizes, use_cache=False)
     with torch.device(device):

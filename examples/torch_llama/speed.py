@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Times forward and backward of transformers' Llama through te, torch.compile and torchao, each in a process of its own.
+"""Times forward and backward of transformers' Llama, or of another model, through te, torch.compile and torchao, each in a process of its own.
 
     python3 speed.py --out speed.json                          # an H200: 4 layers of Llama 3 8B, one sequence of 8192
     python3 speed.py --small --rows te-block torch             # seconds on a CPU, reference backend
     python3 speed.py --model qwen3                             # 4 layers of Qwen3 8B
+    python3 speed.py --model qwen3-moe --vocabulary 151936     # 4 layers of Qwen3 30B-A3B, 128 experts each
     python3 speed.py --model gpt2 --layers 12 --vocabulary 50257 --sequences 8 --sequence 1024   # of GPT-2 XL
     python3 speed.py --layers 16 --recompute                   # activations of layers are computed again in the backward
     python3 speed.py --update                                  # whole steps: gradients are clipped, and AdamW updates
@@ -44,10 +45,11 @@ RECIPES = {
     "te-current": "Float8CurrentScaling",
     "te-block": "Float8BlockScaling",
 }
-#: Of 8B parameters, and of GPT-2 XL; the other sizes are those of Llama 3 8B, and the vocabulary is an option.
+#: Of 8B parameters, of Qwen3 30B-A3B, and of GPT-2 XL; the other sizes are those of Llama 3 8B, and the vocabulary is an option.
 MODEL_SIZES = {
     "llama": {"intermediate_size": 14336},
     "qwen3": {"intermediate_size": 12288},
+    "qwen3-moe": {"hidden_size": 2048, "intermediate_size": 6144, "num_key_value_heads": 4, "head_dim": 128},
     "gpt2": {"hidden_size": 1600, "num_attention_heads": 25},
 }
 #: Of the gradients of most models.
@@ -209,7 +211,7 @@ def measure(row, arguments):
         model = program = TransformerEngineLlama(sizes, row.removeprefix(OTHER))
         draw_weights(model, 0)
     else:
-        model = model_of(sizes, device, arguments.model)
+        model = model_of(sizes, device, arguments.model, arguments.small)
         draw_weights(model, 0)
         program = compiled(row, model, arguments)
     shape = (arguments.sequences, 32 if arguments.small else arguments.sequence)
