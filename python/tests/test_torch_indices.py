@@ -215,6 +215,10 @@ INDEXED = {
     "the same tokens": lambda x, i: x[:, i],
     "from the end": lambda x, i: x[:, i - 7],
     "broadcast indices": lambda x, i: x[i[:, None] % 4, i],
+    "elements": lambda x, i: x * x[i % 4, i, i * 5][:, None, None],
+    "an element of each row": lambda x, i: x * x[:, 0][torch.arange(4), i - 5][:, None, None],
+    "elements in another order": lambda x, i: x * x[:, 0][torch.arange(3, -1, -1), i][:, None, None],
+    "elements of a vector": lambda x, i: x * x[2, 3][i][:, None, None],
 }
 
 
@@ -228,6 +232,17 @@ def test_indexing_by_integers(name):
     found, wanted = (torch.autograd.grad(run(x, i).square().sum(), leaves) for run in (compiled, function))
     for mine, autograds in zip(found, wanted):
         assert (mine - autograds).norm() <= 1e-5 * autograds.norm()
+
+
+def test_the_log_probability_of_each_label_is_a_loss():
+    """Its logits are not stored."""
+    layer = nn.Linear(32, 64)
+    x, labels = torch.randn(8, 32), torch.arange(8) * 9 - 8
+    function = lambda x, labels: -layer(x).log_softmax(-1)[torch.arange(8), labels].mean()
+    compiled = te_mlir.torch.jit(function, strict=True)
+    assert torch.allclose(compiled(x, labels), function(x, labels), rtol=1e-6)
+    (part,) = compiled.te.graphs[0].parts
+    assert "te.cross_entropy" in [op.name for op in part.region.function.ops]
 
 
 def test_an_index_out_of_range_reads_zeros():

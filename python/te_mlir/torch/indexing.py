@@ -1,7 +1,7 @@
 """Rewrites indexing by integers as lookups of rows, and by constant neighbours as slices, which are imported.
 
 `x[:, i, j]` with integers `i` and `j` looks up rows of x, seen as a matrix whose rows are the dimensions after
-those that are indexed. As in other embeddings, an index out of range gives a row of zeros.
+those that are indexed, or its elements. As in other embeddings, an index out of range gives a row of zeros.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Graph, GraphModule, Node
+
+from te_mlir.torch.orders import is_range
 
 _aten = torch.ops.aten
 
@@ -27,12 +29,16 @@ def as_lookups(module: GraphModule, dependent: Set[Node]) -> None:
         value, shape = x.meta["val"], tuple(x.meta["val"].shape)
         after = places[-1] + 1
         # Indices of dimensions that are not neighbours come first in the result.
-        if not value.is_floating_point() or places != list(range(places[0], after)) or after == len(shape):
+        if not value.is_floating_point() or places != list(range(places[0], after)):
             continue
         if not all(index.meta["val"].dtype in (torch.int64, torch.int32) for index in given) or 0 in shape:
             continue
         with graph.inserting_before(node):
-            taken = _slice(module, x, places[0], given) or _rows(graph, x, places[0], after, given)
+            taken = (
+                _slice(module, x, places[0], given)
+                or _picked(graph, x, given)
+                or _rows(graph, x, places[0], after, given)
+            )
         node.replace_all_uses_with(taken)
         graph.erase_node(node)
 
@@ -61,6 +67,20 @@ def _slice(module: GraphModule, x: Node, axis: int, given: Sequence[Node]) -> No
     first = index[0] % size
     end = first + len(index)
     return call(module.graph, _aten.slice.Tensor, x, axis, first, end) if end <= size else None
+
+
+def _picked(graph: Graph, x: Node, given: Sequence[Node]) -> Node | None:
+    """An element of each row of a matrix, as `gather`, which losses are found in; None for other indices."""
+    shape = x.meta["val"].shape
+    if len(given) != 2 or len(shape) != 2 or not is_range(given[0]) or given[0].meta["val"].numel() != shape[0]:
+        return None
+    if given[1].meta["val"].shape != shape[:1]:
+        return None
+    # A negative index counts from the end.
+    from_end = call(graph, _aten.add.Tensor, given[1], shape[1])
+    index = call(graph, _aten.where.self, call(graph, _aten.lt.Scalar, given[1], 0), from_end, given[1])
+    found = call(graph, _aten.gather.default, x, 1, call(graph, _aten.unsqueeze.default, index, 1))
+    return call(graph, _aten.squeeze.dim, found, 1)
 
 
 def _rows(graph: Graph, x: Node, first: int, after: int, given: Sequence[Node]) -> Node:

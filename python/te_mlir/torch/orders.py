@@ -62,6 +62,11 @@ def index_of(node: Any) -> tuple[Node, Node] | None:
     return node.args[0], node.args[1][0]
 
 
+def is_range(node: Any) -> bool:
+    """Whether a node is the vector 0, 1, 2, ..."""
+    return is_op(node, "arange") and list(node.args) in ([count := node.meta["val"].numel()], [0, count])
+
+
 class Order(NamedTuple):
     """The numbers of the elements of a vector in ascending order of these.
 
@@ -80,8 +85,7 @@ class Order(NamedTuple):
         if not is_op(index, "index_put", "index_put_") or len(index.args) > 3:
             return False
         _, places, values = index.args
-        count = values.meta["val"].numel()
-        return list(places) == [self.node] and is_op(values, "arange") and list(values.args) in ([count], [0, count])
+        return list(places) == [self.node] and is_range(values)
 
 
 def order_of(node: Any) -> Order | None:
