@@ -241,6 +241,27 @@ def test_rows_that_other_ops_read():
     assert "grouped" in compiled.te.report("precision")
 
 
+class Ordered(Mixture):
+    """Returns the rows of experts in the order of experts."""
+
+    def forward(self, x):
+        _, ids = self.router(x).float().sigmoid().topk(2)
+        order = ids.flatten().argsort(stable=True)
+        counts = torch.histc(ids.flatten().float(), len(self.up), min=0, max=len(self.up) - 1)
+        return grouped_mm(x[order // 2], self.up.transpose(1, 2), counts.cumsum(0, dtype=torch.int32))
+
+
+def test_rows_that_a_graph_returns():
+    model = Ordered()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = te_mlir.torch.jit(model, recipe=te_mlir.HighPrecision())(X)
+    wanted = model(X)
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+    mine, theirs = (torch.autograd.grad(rows.square().mean(), model.up)[0] for rows in (found, wanted))
+    torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-7)
+
+
 class Near(nn.Module):
     """A mixture of experts that differs from usual ones in one place."""
 

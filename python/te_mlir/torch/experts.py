@@ -179,7 +179,9 @@ class _Rewriter:
         return self._matrices[ids]
 
     def follow(self, node: Node) -> None:
-        """Notes what rows a value that is computed from such values has, or adds the sum that it is."""
+        """Notes what rows a node that reads such values has, or adds the sum that it is."""
+        if node.op != "call_function":
+            return
         if node.target is operator.getitem:
             several: Any = self.grouped.get(node.all_input_nodes[0])
             if isinstance(several, list):
