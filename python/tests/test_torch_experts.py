@@ -307,10 +307,18 @@ class Near(nn.Module):
         h = h.cumsum(0) / 9 if self.other == "rows" else F.silu(h)
         inner = ends.flip(0).flip(0) if self.other == "ends" else ends
         y = grouped_mm(h, self.down.transpose(1, 2), inner)
+        if self.other == "slices":
+            first, second = y[order.argsort()].view(len(x), 2, 32).chunk(2, 1)
+            return (first[:, 0] * weights[:, :1] - second[:, 0]).square().mean()
         places = order.flip(0) if self.other == "weights" else order
         y = y * weights.flatten()[places][:, None]
         if self.other == "base":
             return (x * 1).index_add(0, order // 2, y).square().mean()
+        if self.other == "longer":
+            return x.new_zeros(50, 32).index_add(0, order // 2, y).square().mean()
+        if self.other == "wider":
+            index = (order // 2).unsqueeze(1).expand(-1, 32)
+            return x.new_zeros(48, 40).scatter_add(0, index, y).square().mean()
         if self.other == "scaled":
             return torch.zeros_like(x).index_add(0, order // 2, y, alpha=2).square().mean()
         back = order if self.other == "inverse" else order.argsort()
@@ -324,7 +332,7 @@ class Near(nn.Module):
 NEAR = (
     *("nothing", "least", "columns", "tokens", "cut", "order", "descending", "counts", "bins", "most"),
     *("marks", "halves", "others", "repeated", "divisor", "bias", "rows", "ends", "weights", "base", "scaled"),
-    *("inverse", "pairs", "sum", "ids"),
+    *("longer", "wider", "slices", "inverse", "pairs", "sum", "ids"),
 )
 
 
@@ -342,7 +350,7 @@ def test_near_mixtures(other):
     for name, gradient in theirs.items():
         torch.testing.assert_close(mine[name], gradient, rtol=1e-4, atol=1e-6)
     (graph,) = compiled.te.graphs
-    assert bool(graph.reasons) == (other not in ("nothing", "most", "marks", "repeated", "pairs", "sum"))
+    assert bool(graph.reasons) == (other not in ("nothing", "most", "marks", "repeated", "slices", "pairs", "sum"))
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

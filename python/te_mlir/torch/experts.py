@@ -243,7 +243,7 @@ class _Rewriter:
             return None
         if name in CASTS:
             return first._replace(rows=_cast(self.graph, first.rows, value.dtype))
-        if first.probs is not None:
+        if first.probs is not None or operands[0].meta["val"].dim() != 2:
             return None
         if name in SPLITS or name == "slice":
             if name == "unbind" or arguments_of(node)["dim"] not in (1, -1):
@@ -284,7 +284,8 @@ class _Rewriter:
             if added is None or given is None or given.order is None:
                 return
             tokens, k = divided(without_views(added[0]))
-            if tokens is not given.order.node or k != given.routing.shape[1]:
+            size = given.routing.shape[0], given.rows.meta["val"].shape[1]
+            if tokens is not given.order.node or k != given.routing.shape[1] or node.meta["val"].shape != size:
                 return
         if given is None:
             return
@@ -386,7 +387,8 @@ def _added(node: Node) -> tuple[Node, Node] | None:
         axis, (zeros, index, rows) = 0, arguments
     else:
         return None
-    return (index, rows) if axis == 0 and is_op(zeros, "zeros") and not node.kwargs else None
+    has_all = index.meta["val"].shape in (rows.meta["val"].shape[:1], rows.meta["val"].shape)
+    return (index, rows) if has_all and axis == 0 and is_op(zeros, "zeros") and not node.kwargs else None
 
 
 def _erase_dead(graph: Graph) -> None:
