@@ -302,11 +302,16 @@ class Near(nn.Module):
             counts = torch.histc(counted.float(), 4, min=0, max=last)
         ends = counts.cumsum(0, dtype=torch.int32)
         divisor = 3 if self.other == "divisor" else 2
-        h = grouped_mm(x[order // divisor], self.up.transpose(1, 2), ends)
+        rows, up = x[order // divisor], self.up.transpose(1, 2)
+        if self.other == "rounded":
+            rows, up = (t.to(torch.float8_e4m3fn).float() for t in (rows, up))
+        h = grouped_mm(rows, up, ends)
         h = h + self.bias[flat if self.other == "bias" else values]
         h = h.cumsum(0) / 9 if self.other == "rows" else F.silu(h)
         inner = ends.flip(0).flip(0) if self.other == "ends" else ends
         y = grouped_mm(h, self.down.transpose(1, 2), inner)
+        if self.other == "rounded results":
+            y = y.to(torch.float8_e4m3fn).float()
         if self.other == "slices":
             first, second = y[order.argsort()].view(len(x), 2, 32).chunk(2, 1)
             return (first[:, 0] * weights[:, :1] - second[:, 0]).square().mean()
@@ -332,7 +337,7 @@ class Near(nn.Module):
 NEAR = (
     *("nothing", "least", "columns", "tokens", "cut", "order", "descending", "counts", "bins", "most"),
     *("marks", "halves", "others", "repeated", "divisor", "bias", "rows", "ends", "weights", "base", "scaled"),
-    *("longer", "wider", "slices", "inverse", "pairs", "sum", "ids"),
+    *("longer", "wider", "slices", "rounded", "rounded results", "inverse", "pairs", "sum", "ids"),
 )
 
 

@@ -142,7 +142,8 @@ class _Rewriter:
                 source, routing = self._source(x, ends, experts)
                 shape = rows_for(routing.ids.meta["val"].numel(), experts), like.shape[1]
                 rows = _called(self.graph, source.meta["val"].new_empty(shape), ROWS, source, routing.ids, experts)
-                rows = _cast(self.graph, rows, like.dtype)
+                if source is not x:
+                    rows = _cast_as(self.graph, rows, x)
             value = like.new_empty((rows.meta["val"].shape[0], weights.shape[2]))
             made = _called(self.graph, value, LINEAR, rows, _transposed(self.graph, w), routing.ids, None)
         self.grouped[node] = _Grouped(made, routing)
@@ -295,11 +296,11 @@ class _Rewriter:
             probs = call(graph, _aten.ones.default, shape, dtype=torch.float32, device=device, pin_memory=False)
         else:
             probs = call(graph, _aten.reshape.default, given.probs, shape)
-        rows = without_casts(given.rows)
+        rows = without_widening(given.rows)
         own = rows.meta["val"].dtype
         # The sum is rounded once, to the type that its readers cast it to.
         if own != dtype and not all(is_op(u, *CASTS) and u.meta["val"].dtype is own for u in node.users):
-            rows = _cast(graph, without_widening(given.rows), dtype)
+            rows = _cast(graph, rows, dtype)
         value = rows.meta["val"].new_empty((shape[0], rows.meta["val"].shape[1]))
         made = _called(graph, value, SUM, rows, given.routing.ids, probs, given.routing.experts)
         node.replace_all_uses_with(_cast(graph, made, dtype))
@@ -370,11 +371,18 @@ def _cast(graph: Graph, node: Node, dtype: torch.dtype) -> Node:
     return node if node.meta["val"].dtype is dtype else call(graph, _aten.to.dtype, node, dtype)
 
 
+def _cast_as(graph: Graph, node: Node, like: Any) -> Node:
+    """A node with the casts of another, in their order, each of which may round."""
+    if not is_op(like, *CASTS):
+        return node
+    return _cast(graph, _cast_as(graph, node, like.args[0]), like.meta["val"].dtype)
+
+
 def _transposed(graph: Graph, w: Node) -> Node:
     """The weights [experts, out, in] of matrices [experts, in, out]."""
     below: Any = without_casts(w)
     if is_op(below, "transpose", "mT") and sorted(axis % 3 for axis in below.args[1:]) in ([1, 2], []):
-        return _cast(graph, below.args[0], w.meta["val"].dtype)
+        return _cast_as(graph, below.args[0], w)
     return call(graph, _aten.transpose.int, w, 1, 2)
 
 
