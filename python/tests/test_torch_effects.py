@@ -361,7 +361,15 @@ def _given_results(a, b):
     return a * norms[:, None] + sums
 
 
-@pytest.mark.parametrize("function", [_two_views, _windows, _shuffled, _given_results])
+def _through_views(a, b):
+    rows = torch.tensor(range(16))
+    results = F.mish(a), torch.lerp(a, b, 0.3), a[rows], a[rows.flip(0)], torch.einsum("ij,ij->ij", a, b)
+    for y in results:
+        y.view(-1).mul_(2)
+    return sum(results) + a
+
+
+@pytest.mark.parametrize("function", [_two_views, _windows, _shuffled, _given_results, _through_views])
 def test_formulas_of_ops_on_memory_that_is_written(function):
     compare(Two(lambda self, x: function(self.l1(x), self.l1(x * 2))), X)
 

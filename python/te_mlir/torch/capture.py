@@ -75,7 +75,7 @@ def capture(tracing: graphs.Tracing, examples: Sequence[torch.Tensor], names: Se
     _without_writes(flat.graph, examples, dependents(flat.graph, roots))
     as_experts(flat.graph, dependents(flat.graph, roots))
     with_formulas(flat, dependents(flat.graph, roots), written_nodes(flat.graph, examples))
-    as_lookups(flat, dependents(flat.graph, roots))
+    as_lookups(flat, dependents(flat.graph, roots), written_nodes(flat.graph, examples))
     as_pairs(flat.graph, dependents(flat.graph, roots))
     patterns.set_apart(frozen_nodes(flat.graph) & dependents(flat.graph, wanted))
     cut_layers(flat.graph, parameters, written_nodes(flat.graph, examples))

@@ -21,6 +21,7 @@ from torch.nn import functional as F
 
 from te_mlir.torch import composites, fused_modules, samples
 from te_mlir.torch.adapter import given, is_known, name_of
+from te_mlir.torch.effects import storages
 from te_mlir.torch.indexing import as_lookups
 from te_mlir.torch.partition import dependents
 
@@ -534,7 +535,8 @@ def with_formulas(
 ) -> None:
     """Replaces those of the nodes `dependent` of a graph that have a formula.
 
-    written: nodes whose memory is written; the formula of a view of it would copy. traced: the formulas of earlier calls.
+    written: nodes whose memory is written; the formula of a view of it would copy, and the result of other formulas gets
+    the memory of the node. traced: the formulas of earlier calls.
     """
     traced, dependent = {} if traced is None else traced, set(dependent)
     for node in [n for n in module.graph.nodes if n in dependent and n.op == "call_function"]:
@@ -549,8 +551,10 @@ def with_formulas(
         if key not in traced:
             traced[key] = None
             traced[key] = _traced(node, formula, dependent, traced)
-        if (inner := traced[key]) is not None:
-            for made in _inline(module, node, inner):
+        # PyTorch says of some ops that they are views, which they are not.
+        is_own = node in written and not storages(node.meta["val"]) & storages([v for v, _ in values])
+        if (inner := traced[key]) is not None and (not is_own or _is_new(inner)):
+            for made in _inline(module, node, inner, is_own):
                 if any(operand in dependent for operand in made.all_input_nodes):
                     dependent.add(made)
 
@@ -630,8 +634,19 @@ def _value_of(node: Node, fake_mode: Any) -> Any:
         return target(*args, **kwargs)
 
 
-def _inline(module: GraphModule, node: Node, formula: GraphModule) -> list[Node]:
-    """Replaces a node with a formula. Returns the nodes of the formula, in order."""
+def _is_new(formula: GraphModule) -> bool:
+    """Whether a formula has one result, in memory of its own."""
+    (output,) = formula.graph.find_nodes(op="output")
+    made: Any = output.args[0]
+    given = [storages(n.meta["val"]) for n in formula.graph.find_nodes(op="placeholder")]
+    return isinstance(made, Node) and storages(made.meta["val"]).isdisjoint(set().union(*given))
+
+
+def _inline(module: GraphModule, node: Node, formula: GraphModule, in_memory: bool = False) -> list[Node]:
+    """Replaces a node with a formula. Returns the nodes of the formula, in order.
+
+    in_memory: whether the result has the memory of the node in `Effects`, because views of it are written to.
+    """
     graph, operands = module.graph, iter(node.all_input_nodes)
     fake_mode = node.all_input_nodes[0].meta["val"].fake_mode
     copies: dict[Node, Node] = {}
@@ -645,6 +660,8 @@ def _inline(module: GraphModule, node: Node, formula: GraphModule) -> list[Node]
                 copies[inner] = graph.node_copy(inner, copies.__getitem__)
                 copies[inner].meta = {**node.meta, **inner.meta, "val": _value_of(copies[inner], fake_mode)}
     if isinstance(made, Node):
+        if in_memory:
+            made.meta["val"] = node.meta["val"]
         node.replace_all_uses_with(made)
     else:
         for user in list(node.users):

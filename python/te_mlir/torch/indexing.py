@@ -19,8 +19,11 @@ from te_mlir.torch.orders import is_range
 _aten = torch.ops.aten
 
 
-def as_lookups(module: GraphModule, dependent: Set[Node]) -> None:
-    """Replaces those of the nodes `dependent` of a graph that index floats by integers."""
+def as_lookups(module: GraphModule, dependent: Set[Node], written: Set[Node] = frozenset()) -> None:
+    """Replaces those of the nodes `dependent` of a graph that index floats by integers.
+
+    written: nodes whose memory is written; instead of a slice, which is a view, such a node is a copy with its memory.
+    """
     graph = module.graph
     for node in [n for n in graph.nodes if n in dependent and n.target is _aten.index.Tensor]:
         x, indices = node.args
@@ -34,11 +37,10 @@ def as_lookups(module: GraphModule, dependent: Set[Node]) -> None:
         if not all(index.meta["val"].dtype in (torch.int64, torch.int32) for index in given) or 0 in shape:
             continue
         with graph.inserting_before(node):
-            taken = (
-                _slice(module, x, places[0], given)
-                or _picked(graph, x, given)
-                or _rows(graph, x, places[0], after, given)
-            )
+            taken = _slice(module, x, places[0], given) if node not in written else None
+            taken = taken or _picked(graph, x, given) or _rows(graph, x, places[0], after, given)
+        if node in written:
+            taken.meta["val"] = node.meta["val"]
         node.replace_all_uses_with(taken)
         graph.erase_node(node)
 
