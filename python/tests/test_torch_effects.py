@@ -193,6 +193,16 @@ def test_a_write_is_seen_through_each_view():
     assert "PyTorch writes to a tensor that shares its memory" in compare(Two(added), X)[-1]
 
 
+def test_a_write_is_seen_through_a_view_of_some_elements():
+    def doubled(self, x):
+        y = self.l1(x)
+        # They are no rows of a matrix, so that a compiled result would be of its own.
+        y.view(-1)[:40].mul_(2)
+        return self.l2(y)
+
+    assert "PyTorch writes to a tensor that shares its memory" in compare(Two(doubled), X)[-1]
+
+
 def test_buffers_written_through_data_are_seen():
     model = Two(lambda self, x: self.l2(self.l1(x) * (self.n * 2)), n=torch.rand(16, 32))
     compiled = te_mlir.torch.jit(model, strict=True)

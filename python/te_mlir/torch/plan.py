@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch.fx import Node
@@ -147,11 +148,13 @@ def _torn(schedule: Schedule, plan: Plan) -> Node | None:
     """A node that needs a copy of a result, although PyTorch writes to its memory later through another node; or None."""
     written = schedule.written_after(plan.time)
     memory = [schedule.effects.own(exit.node) & written for exit in plan.exits]
+    first: dict[frozenset[Any], int] = {}
     for exit, own in zip(plan.exits, memory):
         if own and memory.count(own) > 1:
             value, _ = plan.importer.function.results[exit.result]
             made = torch.empty(value.shape, device="meta")
-            if storages(view_of(made, exit)) != storages(made):
+            is_other = first.setdefault(frozenset(own), exit.result) != exit.result
+            if is_other or storages(view_of(made, exit)) != storages(made):
                 return exit.node
     return None
 
