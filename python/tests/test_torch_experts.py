@@ -284,12 +284,22 @@ class Near(nn.Module):
             weights, ids = scores.softmax(0).topk(2)
         elif self.other == "cut":
             weights, ids = (scores.softmax(-1) * (scores > 0)).topk(2)
+        elif self.other == "written scores":
+            weights, ids = self.written(scores.detach().softmax(-1)).topk(2)
         else:
             weights, ids = scores.softmax(-1).topk(2)
         return weights, ids
 
+    def written(self, value):
+        """A value of which a part is written to in place, if this differs."""
+        if self.other.startswith("written"):
+            value[:20].mul_(2).clamp_(max=2)
+        return value
+
     def forward(self, x, others):
         weights, ids = self.chosen(x, others)
+        if self.other == "written weights":
+            weights = self.written(weights)
         flat = ids.flatten()
         sort = others.flatten() if self.other == "order" else flat
         values, order = sort.sort(descending=self.other == "descending", stable=True)
@@ -301,12 +311,14 @@ class Near(nn.Module):
         else:
             counts = torch.histc(counted.float(), 4, min=0, max=last)
         ends = counts.cumsum(0, dtype=torch.int32)
+        values = self.written(values) if self.other == "written values" else values
         divisor = 3 if self.other == "divisor" else 2
         rows, up = x[order // divisor], self.up.transpose(1, 2)
         if self.other == "rounded":
             rows, up = (t.to(torch.float8_e4m3fn).float() for t in (rows, up))
         h = grouped_mm(rows, up, ends)
         h = h + self.bias[flat if self.other == "bias" else values]
+        h = self.written(h) if self.other == "written rows" else h
         h = h.cumsum(0) / 9 if self.other == "rows" else F.silu(h)
         inner = ends.flip(0).flip(0) if self.other == "ends" else ends
         y = grouped_mm(h, self.down.transpose(1, 2), inner)
@@ -330,7 +342,8 @@ class Near(nn.Module):
         entries = y[back].view(len(x), 2, 32)
         if self.other == "pairs":
             return y[back].view(len(x) // 2, 4, 32).sum(1).square().mean()
-        loss = entries.sum(2 if self.other == "sum" else 1).square().mean()
+        sums = entries.sum(2 if self.other == "sum" else 1)
+        loss = (self.written(sums) if self.other == "written sums" else sums).square().mean()
         return loss + (ids * x[:, :2]).mean() if self.other == "ids" else loss
 
 
@@ -338,6 +351,7 @@ NEAR = (
     *("nothing", "least", "columns", "tokens", "cut", "order", "descending", "counts", "bins", "most"),
     *("marks", "halves", "others", "repeated", "divisor", "bias", "rows", "ends", "weights", "base", "scaled"),
     *("longer", "wider", "slices", "rounded", "rounded results", "inverse", "pairs", "sum", "ids"),
+    *("written scores", "written weights", "written values", "written rows", "written sums"),
 )
 
 

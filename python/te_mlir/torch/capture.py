@@ -73,7 +73,7 @@ def capture(tracing: graphs.Tracing, examples: Sequence[torch.Tensor], names: Se
     wanted = {node for node, example in zip(placeholders, examples) if example.requires_grad}
     roots = parameters | wanted
     _without_writes(flat.graph, examples, dependents(flat.graph, roots))
-    as_experts(flat.graph, dependents(flat.graph, roots))
+    as_experts(flat.graph, dependents(flat.graph, roots), written_nodes(flat.graph, examples))
     with_formulas(flat, dependents(flat.graph, roots), written_nodes(flat.graph, examples))
     as_lookups(flat, dependents(flat.graph, roots), written_nodes(flat.graph, examples))
     as_pairs(flat.graph, dependents(flat.graph, roots))
@@ -118,4 +118,4 @@ def with_experts(flat: GraphModule, examples: Sequence[torch.Tensor]) -> None:
         return
     graphs.without_templates(graph)
     _without_writes(graph, examples, set(graph.nodes))
-    as_experts(graph, set(graph.nodes))
+    as_experts(graph, set(graph.nodes), written_nodes(graph, examples))

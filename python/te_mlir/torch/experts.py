@@ -73,12 +73,15 @@ class _Grouped(NamedTuple):
         return self.routing.order if self.sorted else None
 
 
-def as_experts(graph: Graph, dependent: Set[Node]) -> None:
-    """Replaces the products of groups of rows among the nodes `dependent` of a graph, and what they are computed from."""
+def as_experts(graph: Graph, dependent: Set[Node], written: Set[Node]) -> None:
+    """Replaces the products of groups of rows among the nodes `dependent` of a graph, and what they are computed from.
+
+    written: the nodes whose memory is written in place. Added ops do not read them at another time than the graph does.
+    """
     products = {node for node in graph.nodes if node in dependent and is_product(node)}
     if not products:
         return
-    rewriter = _Rewriter(graph)
+    rewriter = _Rewriter(graph, written)
     for node in list(graph.nodes):
         if node in products:
             rewriter.product(node)
@@ -87,7 +90,7 @@ def as_experts(graph: Graph, dependent: Set[Node]) -> None:
     rewriter.finish()
     _erase_dead(graph)
     for node in [n for n in graph.nodes if is_op(n, "topk")]:
-        _choose(graph, node)
+        _choose(graph, node, written)
     _erase_dead(graph)
 
 
@@ -115,8 +118,8 @@ def _ends(product: Node) -> Node | None:
 class _Rewriter:
     """Adds the compiled ops to a graph, next to what they replace."""
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+    def __init__(self, graph: Graph, written: Set[Node]) -> None:
+        self.graph, self.written = graph, written
         #: What the rows of the values of the graph are; of a node with several values, one for each.
         self.grouped: dict[Node, _Grouped | list[_Grouped]] = {}
         #: The experts of rows that are in the order of experts already, by the ends of groups.
@@ -161,9 +164,10 @@ class _Rewriter:
             tokens, index = looked
             node, k = divided(index)
             order, count = order_of(node), tokens.meta["val"].shape[0] * k
-            is_same = order is not None and counted(ends, experts) is order.vector
-            if order is not None and is_same and order.vector.meta["val"].numel() == count:
-                return tokens, _Routing(self._matrix(order.vector, k), order, experts)
+            if order is not None and counted(ends, experts) is order.vector:
+                is_kept = self.written.isdisjoint((tokens, ends, order.vector, order.node))
+                if is_kept and order.vector.meta["val"].numel() == count:
+                    return tokens, _Routing(self._matrix(order.vector, k), order, experts)
         if ends not in self._of_ends:
             device, count = ends.meta["val"].device, x.meta["val"].shape[0]
             rows = call(self.graph, _aten.arange.default, count, device=device, pin_memory=False)
@@ -181,7 +185,7 @@ class _Rewriter:
 
     def follow(self, node: Node) -> None:
         """Notes what rows a node that reads such values has, or adds the sum that it is."""
-        if node.op != "call_function":
+        if node.op != "call_function" or any(n in self.grouped and n in self.written for n in node.all_input_nodes):
             return
         if node.target is operator.getitem:
             several: Any = self.grouped.get(node.all_input_nodes[0])
@@ -206,7 +210,7 @@ class _Rewriter:
         if rows.target is not LINEAR or rows.args[3] is not None or rows.meta["val"].dtype != node.meta["val"].dtype:
             return None
         biases, ids = looked
-        if without_casts(ids) is not given.order.values:
+        if without_casts(ids) is not given.order.values or not self.written.isdisjoint((biases, given.order.values)):
             return None
         made = _called(self.graph, rows.meta["val"].clone(), LINEAR, *rows.args[:3], biases)
         return given._replace(rows=made)
@@ -229,6 +233,8 @@ class _Rewriter:
                 vector = looked[0]
                 if vector.meta["val"].numel() != vector.meta["val"].shape[0]:
                     return None
+            if vector in self.written:
+                return None
             return given._replace(rows=_cast(self.graph, given.rows, node.meta["val"].dtype), probs=vector)
         return None
 
@@ -280,7 +286,7 @@ class _Rewriter:
             if entries.dim() != 3 or arguments_of(node)["dim"] not in ([1], [-2]) or node.meta["val"].dim() != 2:
                 return
         else:
-            added = _added(node)
+            added = _added(node, self.written)
             given = self._one(added[1]) if added is not None else None
             if added is None or given is None or given.order is None:
                 return
@@ -303,7 +309,9 @@ class _Rewriter:
             rows = _cast(graph, rows, dtype)
         value = rows.meta["val"].new_empty((shape[0], rows.meta["val"].shape[1]))
         made = _called(graph, value, SUM, rows, given.routing.ids, probs, given.routing.experts)
-        node.replace_all_uses_with(_cast(graph, made, dtype))
+        made = _cast(graph, made, dtype)
+        made.meta["val"] = node.meta["val"]
+        node.replace_all_uses_with(made)
         graph.erase_node(node)
 
     def finish(self) -> None:
@@ -312,6 +320,8 @@ class _Rewriter:
             if isinstance(given, _Grouped) and any(user not in self.grouped for user in node.users):
                 with self.graph.inserting_before(node):
                     looked = self._looked_up(node, given)
+                # Views of the node, which may be written to, have the memory of its value.
+                looked.meta["val"] = node.meta["val"]
                 node.replace_all_uses_with(looked, lambda user: user not in self.grouped)
 
     def _looked_up(self, node: Node, given: _Grouped) -> Node:
@@ -327,7 +337,7 @@ class _Rewriter:
         return made if made.meta["val"].shape == shape else call(graph, _aten.reshape.default, made, list(shape))
 
 
-def _choose(graph: Graph, topk: Node) -> None:
+def _choose(graph: Graph, topk: Node, written: Set[Node]) -> None:
     """Replaces a choice of experts whose ids only compiled ops read, and their scores."""
     given = arguments_of(topk)
     scores, k = given["self"], given["k"]
@@ -337,6 +347,8 @@ def _choose(graph: Graph, topk: Node) -> None:
     if scores.meta["val"].dim() != 2 or not given["largest"] or given["dim"] not in (1, -1):
         return
     kind: Any = without_widening(scores)
+    if not written.isdisjoint((topk, scores, kind, *items.values())):
+        return
     is_scored = _is_softmax(kind) or is_op(kind, "sigmoid")
     # Softmax after the choice gives the scores that it gives before, divided by their sum.
     after = list(items[0].users) if 0 in items and not is_scored else []
@@ -345,6 +357,8 @@ def _choose(graph: Graph, topk: Node) -> None:
     if not is_scored and not (after and all(map(_is_softmax, after))):
         return
     logits = without_widening(kind.args[0] if is_scored else scores)
+    if logits in written:
+        return
     arguments = logits, k, is_op(kind, "sigmoid"), not is_scored
     value = torch.empty_like(items[1].meta["val"], dtype=torch.float32)
     with graph.inserting_before(topk):
@@ -386,7 +400,7 @@ def _transposed(graph: Graph, w: Node) -> Node:
     return call(graph, _aten.transpose.int, w, 1, 2)
 
 
-def _added(node: Node) -> tuple[Node, Node] | None:
+def _added(node: Node, written: Set[Node]) -> tuple[Node, Node] | None:
     """(index, rows) of a node that adds rows to zeros at an index of the first dimension; None for other nodes."""
     arguments: Any = node.args
     if is_op(node, "index_add", "scatter_add"):
@@ -395,8 +409,9 @@ def _added(node: Node) -> tuple[Node, Node] | None:
         axis, (zeros, index, rows) = 0, arguments
     else:
         return None
+    is_zero = is_op(zeros, "zeros") and zeros not in written
     has_all = index.meta["val"].shape in (rows.meta["val"].shape[:1], rows.meta["val"].shape)
-    return (index, rows) if has_all and axis == 0 and is_op(zeros, "zeros") and not node.kwargs else None
+    return (index, rows) if has_all and axis == 0 and is_zero and not node.kwargs else None
 
 
 def _erase_dead(graph: Graph) -> None:
