@@ -27,8 +27,8 @@ class Experts(Emission):
 
     def __init__(self, function: build.Function) -> None:
         super().__init__(function)
-        #: Where the rows of experts are.
-        self._routed: dict[Chosen, build.Routed] = {}
+        #: Where the rows of a number of experts are.
+        self._routed: dict[tuple[Chosen, int], build.Routed] = {}
 
     # Defined by each frontend
 
@@ -70,18 +70,20 @@ class Experts(Emission):
     def _op_expert_rows(self, var: Var, node: Node) -> Value:
         x, ids = node.inputs
         chosen = self._chosen(ids, node)
-        rows = self.rows(x, node)
-        self._routed[chosen] = self.function.permute(rows, chosen.ids, node.params["experts"], ALIGNMENT, chosen.used)
-        return self.dense(var, self._routed[chosen].rows)
+        rows, experts = self.rows(x, node), node.params["experts"]
+        routed = self.function.permute(rows, chosen.ids, experts, ALIGNMENT, chosen.used)
+        self._routed[chosen, experts] = routed
+        return self.dense(var, routed.rows)
 
     def _places(self, ids: Atom, experts: int, user: Node) -> build.Routed:
         """Where the rows of experts are."""
         chosen = self._chosen(ids, user)
-        if chosen not in self._routed:
+        if (chosen, experts) not in self._routed:
             # The rows come from outside of this function. Some columns are moved for their places.
             zeros = self.function.constant(0.0, (chosen.ids.shape[0], 16), "bfloat16")
-            self._routed[chosen] = self.function.permute(zeros, chosen.ids, experts, ALIGNMENT, chosen.used)
-        return self._routed[chosen]
+            routed = self.function.permute(zeros, chosen.ids, experts, ALIGNMENT, chosen.used)
+            self._routed[chosen, experts] = routed
+        return self._routed[chosen, experts]
 
     def _op_expert_linear(self, var: Var, node: Node) -> Value:
         x, w, ids, bias = node.inputs
