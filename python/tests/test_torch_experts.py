@@ -338,11 +338,18 @@ class Near(nn.Module):
         ends = counts.cumsum(0, dtype=torch.int32)
         values = self.written(values) if self.other == "written values" else values
         divisor = 3 if self.other == "divisor" else 2
-        rows, up = x[order // divisor], self.up.transpose(1, 2)
+        rows, biases = x[order // divisor], self.bias[flat if self.other == "bias" else values]
+        if self.other == "frozen rows":
+            scaled = x * self.router.weight[0]
+            with torch.no_grad():
+                rows = scaled[order // 2]
+        if self.other == "frozen biases":
+            with torch.no_grad():
+                biases = self.bias[values]
+        up = self.up.transpose(1, 2)
         if self.other == "rounded":
             rows, up = (t.to(torch.float8_e4m3fn).float() for t in (rows, up))
-        h = grouped_mm(rows, up, ends)
-        h = h + self.bias[flat if self.other == "bias" else values]
+        h = grouped_mm(rows, up, ends) + biases
         h = self.written(h) if self.other == "written rows" else h
         h = h.cumsum(0) / 9 if self.other == "rows" else F.silu(h)
         inner = ends.flip(0).flip(0) if self.other == "ends" else ends
@@ -376,7 +383,15 @@ NEAR = (
     *("nothing", "least", "columns", "tokens", "cut", "order", "descending", "counts", "bins", "most"),
     *("marks", "halves", "others", "repeated", "divisor", "bias", "rows", "ends", "weights", "base", "scaled"),
     *("longer", "wider", "slices", "rounded", "rounded results", "inverse", "pairs", "sum", "ids"),
-    *("written scores", "written weights", "written values", "written rows", "written sums"),
+    *(
+        "frozen rows",
+        "frozen biases",
+        "written scores",
+        "written weights",
+        "written values",
+        "written rows",
+        "written sums",
+    ),
 )
 
 

@@ -16,6 +16,7 @@ from torch.fx import Graph, Node
 
 from te_mlir.torch.adapter import CASTS, SPLITS, name_of
 from te_mlir.torch.adapter import given as arguments_of
+from te_mlir.torch.effects import frozen_nodes
 from te_mlir.torch.expert_ops import IDS, LINEAR, PROBS, ROWS, SUM, reads_ids, rows_for
 from te_mlir.torch.indexing import call
 from te_mlir.torch.orders import (
@@ -120,6 +121,8 @@ class _Rewriter:
 
     def __init__(self, graph: Graph, written: Set[Node]) -> None:
         self.graph, self.written = graph, written
+        #: Nodes through which no gradient passes.
+        self._frozen = frozen_nodes(graph)
         #: What the rows of the values of the graph are; of a node with several values, one for each.
         self.grouped: dict[Node, _Grouped | list[_Grouped]] = {}
         #: The experts of rows that are in the order of experts already, by the ends of groups.
@@ -130,6 +133,10 @@ class _Rewriter:
     def _one(self, node: Any) -> _Grouped | None:
         found = self.grouped.get(node) if isinstance(node, Node) else None
         return found if isinstance(found, _Grouped) else None
+
+    def _index_of(self, node: Any) -> tuple[Node, Node] | None:
+        """(x, i) of a node that looks up x[i] with a gradient; None for other nodes."""
+        return index_of(node) if node not in self._frozen else None
 
     def product(self, node: Node) -> None:
         """Adds the layer that a product is."""
@@ -159,7 +166,7 @@ class _Rewriter:
 
     def _source(self, x: Node, ends: Node, experts: int) -> tuple[Node, _Routing]:
         """The tokens whose rows a product takes, and their experts."""
-        looked = index_of(without_casts(x))
+        looked = self._index_of(without_casts(x)) if x not in self._frozen else None
         if looked is not None and looked[0].meta["val"].dim() == 2:
             tokens, index = looked
             node, k = divided(index)
@@ -203,7 +210,7 @@ class _Rewriter:
         """The sum of a product and the bias of the expert of each row."""
         if not is_op(node, "add", "add_") or node.kwargs.get("alpha", 1) != 1:
             return None
-        given, looked = self._one(node.args[0]), index_of(node.args[1])
+        given, looked = self._one(node.args[0]), self._index_of(node.args[1])
         if given is None or looked is None or given.order is None or given.probs is not None:
             return None
         rows = given.rows
@@ -221,13 +228,13 @@ class _Rewriter:
             return None
         for rows, factor in (node.args, node.args[::-1]):
             given = self._one(rows)
-            if given is None or given.probs is not None or not isinstance(factor, Node):
+            if given is None or given.probs is not None or not isinstance(factor, Node) or factor in self._frozen:
                 continue
             if factor.meta["val"].shape != (node.meta["val"].shape[0], 1):
                 continue
             vector = without_views(factor)
             if given.order is not None:
-                looked = index_of(vector)
+                looked = self._index_of(vector)
                 if looked is None or looked[1] is not given.order.node:
                     return None
                 vector = looked[0]
@@ -267,7 +274,7 @@ class _Rewriter:
 
     def _in_order(self, node: Node) -> _Grouped | None:
         """Rows in the order of the ids again, as entries [tokens, k, columns] or [entries, columns]."""
-        looked = index_of(node)
+        looked = self._index_of(node)
         given = self._one(looked[0] if looked is not None else node.args[0])
         if given is None:
             return None
