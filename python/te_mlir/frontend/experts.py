@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from te_mlir import build
-from te_mlir.frontend.base import Emission, Value
+from te_mlir.frontend.base import Emission, Unsupported, Value
 from te_mlir.frontend.graph import Atom, Node, Var
 
 #: What the rows of an expert begin at multiples of. Every recipe takes it.
@@ -50,14 +50,18 @@ class Experts(Emission):
 
     # Emission
 
+    def emit(self, var: Var) -> Value:
+        if var.node is not None and var.node.name in ("expert_ids", "expert_used"):
+            raise Unsupported(var.node, "it chooses experts for several compiled parts")
+        return super().emit(var)
+
     def _chosen(self, ids: Atom, user: Node) -> Chosen:
         node = ids.node if isinstance(ids, Var) and self.is_inside(ids) else None
         if node is not None and node.name == "expert_used":
             inner, used = node.inputs
             return Chosen(self._chosen(inner, node).ids, self.given_used(used, node))
-        return Chosen(
-            self._choice(node)[0] if node is not None and node.name == "expert_ids" else self.given_ids(ids, user)
-        )
+        is_choice = node is not None and node.name == "expert_ids"
+        return Chosen(self._choice(node)[0] if is_choice else self.given_ids(ids, user))  # type: ignore[arg-type]
 
     def _choice(self, node: Node) -> tuple[build.Value, build.Value, build.Value]:
         """The experts of each token, their scores, and the scores of all experts."""

@@ -16,7 +16,7 @@ from te_mlir.frontend.looking import is_widened, node_of
 from te_mlir.layout import row_major
 from te_mlir.torch.adapter import Adapter
 from te_mlir.torch.dropouts import DRAWN
-from te_mlir.torch.expert_ops import is_stack
+from te_mlir.torch.expert_ops import REPLACED, is_stack
 from te_mlir.torch.masks import Kind
 from te_mlir.torch.states import Part
 from te_mlir.torch.stored import Stored, stored
@@ -51,7 +51,7 @@ def fake(node: Origin) -> torch.Tensor:
 
 def describe(node: Origin) -> str:
     """A node in messages: `aten.sin(float32 [2, 16])`."""
-    op = DRAWN.get(node.target, node.target)
+    op = REPLACED.get(node.target, DRAWN.get(node.target, node.target))
     state = node.args[0] if node.target in DRAWN else None
     called = str(op) if isinstance(op, torch._ops.OpOverload) else getattr(op, "__name__", "")
     name = called.removesuffix(".default") if node.op == "call_function" else node.op

@@ -102,6 +102,15 @@ LINEAR = torch.ops.te_mlir_torch.expert_linear.default
 #: The sum of the rows of each token, times `probs`; without these, the row of each id in order.
 SUM = torch.ops.te_mlir_torch.expert_sum.default
 
+#: The ops of models that they replace, for messages.
+_aten = torch.ops.aten
+REPLACED = {
+    **dict.fromkeys((PROBS, IDS), _aten.topk.default),
+    ROWS: _aten.index.Tensor,
+    LINEAR: _aten._grouped_mm.default,
+    SUM: _aten.sum.default,
+}
+
 
 #: The places of the ids among the operands of the ops that find rows by them.
 _IDS_AT: dict[Any, int] = {ROWS: 1, LINEAR: 2, SUM: 1}
