@@ -104,7 +104,7 @@ SUM = torch.ops.te_mlir_torch.expert_sum.default
 
 #: The ops of models that they replace, for messages.
 _aten = torch.ops.aten
-REPLACED = {
+REPLACED: dict[Any, Any] = {
     **dict.fromkeys((PROBS, IDS), _aten.topk.default),
     ROWS: _aten.index.Tensor,
     LINEAR: _aten._grouped_mm.default,
