@@ -2,11 +2,12 @@
 //
 // A small set of arrays is in test/golden. More, recorded on a GPU, are beside
 // the checkout or in the folder of the environment variable TE_GOLDEN_DIR, if
-// they are there. Without both, the test is skipped with a message. Every
-// current_*, delayed_*, block1d_*, block2d_* and nvfp4_* case runs, and every
-// sequence of delayed scaling. Data, scales and histories must be equal. The
-// padding of scales is undefined or absent in the recording, and is not
-// compared.
+// they are there. Both are looked for from the current folder, so that an
+// installed program does not have the path of its build in it. Without both,
+// the test is skipped with a message. Every current_*, delayed_*, block1d_*,
+// block2d_* and nvfp4_* case runs, and every sequence of delayed scaling. Data,
+// scales and histories must be equal. The padding of scales is undefined or
+// absent in the recording, and is not compared.
 //
 //===----------------------------------------------------------------------===//
 
@@ -60,8 +61,8 @@ protected:
     if (!vectors.arrays.empty())
       return;
     const char *variable = std::getenv("TE_GOLDEN_DIR");
-    const std::string recorded = variable ? variable : TE_GOLDEN_DIR;
-    for (const std::string &folder : {recorded, std::string(TE_SMALL_GOLDEN)}) {
+    const std::string recorded = variable ? variable : "../shared/golden";
+    for (const std::string &folder : {recorded, std::string("test/golden")}) {
       const std::string path = folder + "/" + file;
       if (!std::filesystem::exists(path))
         continue;
@@ -74,7 +75,8 @@ protected:
     }
     if (vectors.arrays.empty())
       GTEST_SKIP() << "no golden vectors (" << file
-                   << ") here; set TE_GOLDEN_DIR to their folder";
+                   << ") here; run this where 'test/golden' is, or set "
+                      "TE_GOLDEN_DIR to their folder";
   }
 
   /// How many cases there are, of `small` and `recorded` ones.
