@@ -59,19 +59,23 @@ if(TARGET te_runtime_cudnn AND TE_CUDNN_FRONTEND_INCLUDE_DIR)
   list(APPEND CPACK_TE_NOTICES cudnn-frontend.LICENSE.txt)
 endif()
 
-set(CPACK_GENERATOR TXZ)
+# CPack installs into a folder and TEPackage.cmake packs it.
+set(CPACK_GENERATOR External)
+set(CPACK_EXTERNAL_ENABLE_STAGING ON)
+set(CPACK_EXTERNAL_PACKAGE_SCRIPT ${PROJECT_SOURCE_DIR}/cmake/TEPackage.cmake)
+set(CPACK_MONOLITHIC_INSTALL ON)
 set(CPACK_PACKAGE_CHECKSUM SHA256)
 set(CPACK_STRIP_FILES ON)
-# With several threads, the bytes do not depend on their number; with one, they do.
-set(CPACK_ARCHIVE_THREADS 2)
-# The time of all files of an archive, so that its bytes do not depend on when it is made.
+# The time of all files of an archive.
 set(CPACK_TE_TIME "$ENV{SOURCE_DATE_EPOCH}")
 if(NOT CPACK_TE_TIME)
   execute_process(COMMAND git log -1 --format=%ct WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
                   OUTPUT_VARIABLE CPACK_TE_TIME OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
 endif()
+if(NOT CPACK_TE_TIME)
+  string(TIMESTAMP CPACK_TE_TIME "%s")
+endif()
 set(CPACK_PACKAGE_FILE_NAME "te-mlir-${PROJECT_VERSION}-${CMAKE_SYSTEM_NAME}-${CMAKE_SYSTEM_PROCESSOR}")
 set(CPACK_TE_SHARE ${TE_SHARE})
 set(CPACK_TE_SBOM ${PROJECT_SOURCE_DIR}/scripts/sbom.py)
-set(CPACK_PRE_BUILD_SCRIPTS ${PROJECT_SOURCE_DIR}/cmake/TEPackage.cmake)
 include(CPack)
