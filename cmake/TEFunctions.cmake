@@ -95,15 +95,32 @@ function(te_add_compiler_library name)
   endif()
 endfunction()
 
-# te_add_tool(name sources... LINK libraries...): an installed executable that
-# links LLVM in this build's mode.
+# te_add_tool(name sources... LINK libraries... [DEFINITIONS ...]): an installed
+# executable that links LLVM in this build's mode. The static one has LLVM once: the
+# code is part of libte_compiler, and the executable calls its main function there, so
+# that the component tools needs the component compiler.
 function(te_add_tool name)
-  cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
-  add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
-  target_compile_options(${name} PRIVATE ${TE_WARNINGS})
-  target_compile_definitions(${name} PRIVATE TE_VERSION="${PROJECT_VERSION}")
-  target_link_libraries(${name} PRIVATE ${ARG_LINK} ${TE_LLVM_LIBRARIES})
-  te_reuse_mlir_headers(${name})
+  cmake_parse_arguments(ARG "" "" "LINK;DEFINITIONS" ${ARGN})
+  set(code ${name})
+  if(TE_STATIC)
+    set(code ${name}-code)
+    add_library(${code} OBJECT ${ARG_UNPARSED_ARGUMENTS})
+    target_link_libraries(te_compiler PRIVATE ${code})
+    add_executable(${name} ${PROJECT_SOURCE_DIR}/tools/ToolLauncher.cpp)
+    target_link_libraries(${name} PRIVATE te_compiler)
+    string(MAKE_C_IDENTIFIER ${name}_main main)
+    foreach(target ${code} ${name})
+      target_compile_definitions(${target} PRIVATE TE_TOOL_MAIN=${main})
+    endforeach()
+  else()
+    add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
+    list(APPEND ARG_LINK ${TE_LLVM_LIBRARIES})
+  endif()
+  target_compile_options(${code} PRIVATE ${TE_WARNINGS})
+  target_compile_definitions(${code} PRIVATE TE_VERSION="${PROJECT_VERSION}" ${ARG_DEFINITIONS})
+  target_include_directories(${code} PRIVATE ${PROJECT_SOURCE_DIR}/tools)
+  target_link_libraries(${code} PRIVATE ${ARG_LINK})
+  te_reuse_mlir_headers(${code})
   install(TARGETS ${name} EXPORT TEToolsTargets
           RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
 endfunction()

@@ -9,6 +9,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Bench.h"
+#include "ToolMain.h"
 
 #include "TEDialect/Pipelines/PipelineGuard.h"
 
@@ -26,61 +27,6 @@
 using namespace te::bench;
 
 namespace {
-llvm::cl::OptionCategory category("te-bench");
-llvm::cl::opt<std::string> suite(
-    "suite",
-    llvm::cl::desc(
-        "kernels, regions, head, grouped, mlp, memory, moe, compile, all "
-        "(default: "
-        "those before it), or over several GPUs parallel, a layer, and model, "
-        "a "
-        "whole training step"),
-    llvm::cl::init("all"), llvm::cl::cat(category));
-llvm::cl::opt<std::string>
-    backend("backend", llvm::cl::desc("auto (default), cuda or reference"),
-            llvm::cl::init("auto"), llvm::cl::cat(category));
-llvm::cl::opt<std::string>
-    mlpFile("mlp", llvm::cl::desc("file with the function @mlp"),
-            llvm::cl::init("test/bench/llama_mlp.mlir"),
-            llvm::cl::cat(category));
-llvm::cl::opt<std::string>
-    stackFile("stack", llvm::cl::desc("file of the suites memory and compile"),
-              llvm::cl::init("test/bench/llama_stack.mlir"),
-              llvm::cl::cat(category));
-llvm::cl::opt<std::string> moeFile("moe",
-                                   llvm::cl::desc("file of the suite moe"),
-                                   llvm::cl::init("test/bench/moe.mlir"),
-                                   llvm::cl::cat(category));
-llvm::cl::opt<std::string>
-    modelFile("model",
-              llvm::cl::desc("file of the suite model, as "
-                             "scripts/llama_step.py writes it"),
-              llvm::cl::cat(category));
-llvm::cl::opt<std::string>
-    filter("filter",
-           llvm::cl::desc(
-               "of the suites kernels, regions, head and model, only rows or "
-               "recipes named so in part"),
-           llvm::cl::cat(category));
-llvm::cl::opt<std::string> jsonFile("json",
-                                    llvm::cl::desc("write the rows as JSON"),
-                                    llvm::cl::cat(category));
-llvm::cl::opt<bool>
-    quick("quick", llvm::cl::desc("one short round per row: a smoke test"),
-          llvm::cl::cat(category));
-
-llvm::cl::opt<int>
-    ranks("ranks",
-          llvm::cl::desc("GPUs of the suites parallel (2, 4, ...; default 2) "
-                         "and model (default 1)"),
-          llvm::cl::cat(category));
-
-llvm::cl::opt<int> microBatches(
-    "micro-batches",
-    llvm::cl::desc("of the suite model, steps of which the last one updates "
-                   "the weights (default 1)"),
-    llvm::cl::init(1), llvm::cl::cat(category));
-
 bool isOneOf(llvm::StringRef option, const std::string &value,
              llvm::ArrayRef<llvm::StringRef> accepted) {
   if (llvm::is_contained(accepted, value))
@@ -105,8 +51,68 @@ void findFile(llvm::cl::opt<std::string> &option, const char *program) {
     option = path.str().str();
 }
 
+/// What the command line says. Options of a process would be those of every
+/// tool that shares a library with this one.
+struct Program {
+  int run(int argc, char **argv);
+
+private:
+  bool hasOnlyOwnOptions() const;
+  bool areValid() const;
+
+  llvm::cl::OptionCategory category{"te-bench"};
+  llvm::cl::opt<std::string> suite{
+      "suite",
+      llvm::cl::desc(
+          "kernels, regions, head, grouped, mlp, memory, moe, compile, all "
+          "(default: those before it), or over several GPUs parallel, a layer, "
+          "and model, a whole training step"),
+      llvm::cl::init("all"), llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> backend{
+      "backend", llvm::cl::desc("auto (default), cuda or reference"),
+      llvm::cl::init("auto"), llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> mlpFile{
+      "mlp", llvm::cl::desc("file with the function @mlp"),
+      llvm::cl::init("test/bench/llama_mlp.mlir"), llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> stackFile{
+      "stack", llvm::cl::desc("file of the suites memory and compile"),
+      llvm::cl::init("test/bench/llama_stack.mlir"), llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> moeFile{
+      "moe", llvm::cl::desc("file of the suite moe"),
+      llvm::cl::init("test/bench/moe.mlir"), llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> modelFile{
+      "model",
+      llvm::cl::desc("file of the suite model, as "
+                     "scripts/llama_step.py writes it"),
+      llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> filter{
+      "filter",
+      llvm::cl::desc(
+          "of the suites kernels, regions, head and model, only rows or "
+          "recipes named so in part"),
+      llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> jsonFile{"json",
+                                      llvm::cl::desc("write the rows as JSON"),
+                                      llvm::cl::cat(category)};
+  llvm::cl::opt<bool> quick{
+      "quick", llvm::cl::desc("one short round per row: a smoke test"),
+      llvm::cl::cat(category)};
+
+  llvm::cl::opt<int> ranks{
+      "ranks",
+      llvm::cl::desc("GPUs of the suites parallel (2, 4, ...; default 2) "
+                     "and model (default 1)"),
+      llvm::cl::cat(category)};
+
+  llvm::cl::opt<int> microBatches{
+      "micro-batches",
+      llvm::cl::desc("of the suite model, steps of which the last one updates "
+                     "the weights (default 1)"),
+      llvm::cl::init(1), llvm::cl::cat(category)};
+};
+
 /// Others may change machine code, which would be stored as that without them.
-bool hasOnlyOwnOptions() {
+bool Program::hasOnlyOwnOptions() const {
   for (auto &[name, option] : llvm::cl::getRegisteredOptions())
     if (option->getNumOccurrences() != 0 &&
         !llvm::is_contained(option->Categories, &category)) {
@@ -119,7 +125,7 @@ bool hasOnlyOwnOptions() {
 
 /// Whether the values of the options are possible; prints the first that is
 /// not.
-bool areValid() {
+bool Program::areValid() const {
   if (!isOneOf("--suite", suite,
                {"kernels", "regions", "head", "grouped", "mlp", "memory", "moe",
                 "compile", "all", "parallel", "model"}) ||
@@ -140,10 +146,9 @@ bool areValid() {
   }
   return true;
 }
-} // namespace
 
-int main(int argc, char **argv) {
-  llvm::InitLLVM init(argc, argv);
+/// The whole program; returns its exit code.
+int Program::run(int argc, char **argv) {
   llvm::cl::SetVersionPrinter([](llvm::raw_ostream &os) {
     os << "te-bench " << TE_VERSION << " (runtime ABI " << te_rt_version()
        << ", LLVM " << LLVM_VERSION_STRING << ")\n";
@@ -248,4 +253,11 @@ int main(int argc, char **argv) {
         << "a result differs between override modes, transpose policies or "
            "streams, or a loss is not finite\n";
   return failed;
+}
+
+} // namespace
+
+int TE_TOOL_MAIN(int argc, char **argv) {
+  llvm::InitLLVM init(argc, argv);
+  return Program().run(argc, argv);
 }

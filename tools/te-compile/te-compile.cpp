@@ -9,6 +9,7 @@
 #include "Link.h"
 #include "Options.h"
 #include "Support/StepFile.h"
+#include "ToolMain.h"
 
 #include "TEDialect/InitAllTE.h"
 #include "TEDialect/JIT/Artefact.h"
@@ -146,7 +147,7 @@ ExitCode compile(const Options &options) {
 
 } // namespace
 
-int main(int argc, char **argv) {
+int TE_TOOL_MAIN(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
   mlir::te::registerAllTEPasses();
   Options options;

@@ -6,6 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "ToolMain.h"
+
 #include "TEDialect/InitAllTE.h"
 
 #include "mlir/IR/DialectRegistry.h"
@@ -27,7 +29,7 @@ USAGE: te-lsp-server [options]      (an editor starts it, and speaks LSP over th
 VS Code: the extension 'MLIR', with the path of this program in 'mlir.server_path'.
 )";
 
-int main(int argc, char **argv) {
+int TE_TOOL_MAIN(int argc, char **argv) {
   for (int i = 1; i < argc; ++i) {
     const llvm::StringRef argument = argv[i];
     if (argument == "--help" || argument == "-help" || argument == "-h") {

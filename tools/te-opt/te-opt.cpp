@@ -8,6 +8,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "ToolMain.h"
+
 #include "TEDialect/InitAllTE.h"
 #include "TEDialect/Pipelines/CheckSource.h"
 #include "TEDialect/Pipelines/PipelineGuard.h"
@@ -129,7 +131,7 @@ static llvm::LogicalResult process(llvm::StringRef inputName,
   return llvm::success();
 }
 
-int main(int argc, char **argv) {
+int TE_TOOL_MAIN(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
   // The message and the line say it; a printed op would hide them. Given twice,
   // the flag would be an error, so it is left to the user who gives it.

@@ -16,6 +16,7 @@
 #include "Probes.h"
 #include "Report.h"
 #include "Runner.h"
+#include "ToolMain.h"
 
 #include "TEDialect/InitAllTE.h"
 #include "TEDialect/Pipelines/CheckSource.h"
@@ -457,7 +458,7 @@ ExitCode run(const Options &options, Job &job) {
 
 } // namespace
 
-int main(int argc, char **argv) {
+int TE_TOOL_MAIN(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
   mlir::te::registerAllTEPasses();
   Options options;

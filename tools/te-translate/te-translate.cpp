@@ -6,6 +6,7 @@
 #include "TEDialect/Pipelines/PipelineGuard.h"
 #include "TEDialect/Pipelines/PrintableDiagnostics.h"
 #include "TEDialect/Support/Printable.h"
+#include "ToolMain.h"
 #include "te-run/OutputFile.h"
 
 #include "mlir/IR/Diagnostics.h"
@@ -160,7 +161,7 @@ ExitCode translate(const Options &options) {
 
 } // namespace
 
-int main(int argc, char **argv) {
+int TE_TOOL_MAIN(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
   mlir::te::registerAllTEPasses();
   Options options;
