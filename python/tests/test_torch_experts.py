@@ -352,6 +352,10 @@ class Near(nn.Module):
         h = grouped_mm(rows, up, ends) + biases
         h = self.written(h) if self.other == "written rows" else h
         h = h.cumsum(0) / 9 if self.other == "rows" else F.silu(h)
+        if self.other == "frozen gate":
+            with torch.no_grad():
+                gate = h.sigmoid()
+            h = h * gate
         inner = ends.flip(0).flip(0) if self.other == "ends" else ends
         y = grouped_mm(h, self.down.transpose(1, 2), inner)
         if self.other == "rounded results":
@@ -383,15 +387,8 @@ NEAR = (
     *("nothing", "least", "columns", "tokens", "cut", "order", "descending", "counts", "bins", "most"),
     *("marks", "halves", "others", "repeated", "divisor", "bias", "rows", "ends", "weights", "base", "scaled"),
     *("longer", "wider", "slices", "rounded", "rounded results", "inverse", "pairs", "sum", "ids"),
-    *(
-        "frozen rows",
-        "frozen biases",
-        "written scores",
-        "written weights",
-        "written values",
-        "written rows",
-        "written sums",
-    ),
+    *("frozen rows", "frozen biases", "frozen gate"),
+    *("written scores", "written weights", "written values", "written rows", "written sums"),
 )
 
 
@@ -409,6 +406,8 @@ def test_near_mixtures(other):
     for name, gradient in theirs.items():
         torch.testing.assert_close(mine[name], gradient, rtol=1e-4, atol=1e-6)
     (graph,) = compiled.te.graphs
+    if other == "frozen gate":
+        assert "aten.topk(float32 [48, 4]): it chooses experts for several compiled parts" in graph.reasons
     whole = ("nothing", "most", "marks", "repeated", "slices", "pairs", "sum", "written sums")
     assert bool(graph.reasons) == (other not in whole)
 

@@ -102,8 +102,9 @@ LINEAR = torch.ops.te_mlir_torch.expert_linear.default
 #: The sum of the rows of each token, times `probs`; without these, the row of each id in order.
 SUM = torch.ops.te_mlir_torch.expert_sum.default
 
-#: The ops of models that they replace, for messages.
 _aten = torch.ops.aten
+
+#: The ops of models that they replace, for messages.
 REPLACED: dict[Any, Any] = {
     **dict.fromkeys((PROBS, IDS), _aten.topk.default),
     ROWS: _aten.index.Tensor,
