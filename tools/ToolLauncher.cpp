@@ -1,4 +1,4 @@
-//===- ToolLauncher.cpp - the program of a tool whose code is in a library ===//
+//===- ToolLauncher.cpp - a tool whose code is in a library ---------------===//
 
 #include "ToolMain.h"
 
