@@ -267,16 +267,11 @@ class Function:
 
         Groups are consecutive rows; each starts at a multiple of `alignment`.
         """
-        shape = (x.shape[0], w.shape[1])
-        return self.append(
-            "te.grouped_linear",
-            [x, w, sizes, bias] if bias else [x, w, sizes],
-            [(shape, x.dtype)],
-            f"{x.type}, {w.type}, {sizes.type} -> {type_text(shape, x.dtype)}",
-            f"{_names([x, w, sizes])}{_term('bias', bias)}",
-            {"alignment": f"{alignment} : i64"},
-            layer,
-        )[0]
+        shape, given = (x.shape[0], w.shape[1]), [x, w, sizes]
+        types = f"{_types(given)} -> {type_text(shape, x.dtype)}"
+        syntax, attributes = f"{_names(given)}{_term('bias', bias)}", {"alignment": f"{alignment} : i64"}
+        operands = [*given, bias] if bias else given
+        return self.append("te.grouped_linear", operands, [(shape, x.dtype)], types, syntax, attributes, layer)[0]
 
     def router_topk(
         self, logits: Value, k: int, sigmoid: bool = False, normalize: bool = False
