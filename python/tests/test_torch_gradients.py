@@ -75,8 +75,15 @@ def detached_weights(self, x):
     return self.l2(x).mul(weights).sum(-1)
 
 
-#: Functions with `detach`, and the parameters without gradients.
+def chosen(self, x):
+    h = self.l2(x)
+    return torch.where(self.l1(x) > 0, h, h * 0.1)
+
+
+#: Functions with `detach`, or with a condition, which passes no gradient, and the parameters without gradients.
 DETACHED = {
+    "a condition": (chosen, {"l1.weight", "l1.bias"}),
+    "a condition as a number": (lambda s, x: s.l2(x) * (s.l1(x) < 0.1).float(), {"l1.weight", "l1.bias"}),
     "the input of a layer": (lambda s, x: s.l2(s.l1(x).detach()), {"l1.weight", "l1.bias"}),
     "straight through": (straight_through, set()),
     "a loss of two sides": (commitment, set()),

@@ -19,7 +19,7 @@ from te_mlir.torch.formulas import is_composed, with_formulas
 from te_mlir.torch.fused import cut_layers
 from te_mlir.torch.indexing import as_lookups
 from te_mlir.torch.mask_terms import find_terms
-from te_mlir.torch.partition import Schedule, dependents, ignored, refusal, untraceable, wanting
+from te_mlir.torch.partition import Schedule, dependents, ignored, passing, refusal, untraceable, wanting
 from te_mlir.torch.writes import without_view_writes
 
 
@@ -84,11 +84,12 @@ def capture(tracing: graphs.Tracing, examples: Sequence[torch.Tensor], names: Se
     varlen.give_boundaries(flat.graph)
     find_terms(flat, dependents(flat.graph, roots), written_nodes(flat.graph, examples))
     schedule = Schedule(flat.graph, roots, parameters, examples)
+    gradients = wanting(flat.graph, schedule.frozen, wanted, schedule.effects)
     return Captured(
         flat,
         dict(zip(placeholders, names)),
         schedule,
-        wanting(flat.graph, schedule.frozen, wanted, schedule.effects),
+        passing(flat.graph, gradients, schedule.effects),
         frozenset(example.device for example in examples),
         tuple(ignored(module)),
     )

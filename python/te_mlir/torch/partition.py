@@ -374,6 +374,17 @@ def wanting(graph: torch.fx.Graph, frozen: set[Node], leaves: set[Node], effects
     return found
 
 
+def passing(graph: torch.fx.Graph, gradients: set[Node], effects: Effects) -> set[Node]:
+    """Those of the nodes with gradients from which one reaches a result: conditions and indices pass none."""
+    if effects.writes.keys() & gradients:
+        return gradients  # What is written is read through other nodes, too.
+    found = {n for node in graph.nodes if node.op == "output" for n in node.all_input_nodes} & gradients
+    for node in reversed(graph.nodes):
+        if node in found and node.op == "call_function":
+            found |= gradients.intersection(node.all_input_nodes)
+    return found
+
+
 def _tensors(value: Any) -> list[torch.Tensor]:
     if isinstance(value, (list, tuple)):
         return [tensor for part in value for tensor in _tensors(part)]
