@@ -53,6 +53,13 @@ def rows_at_indices(self, x):
     return self.l2(h)
 
 
+def seen_as_integers(self, x):
+    h = self.l1(x)
+    bits = h.view(torch.int32)
+    h[:, :4] = 0
+    return self.l2(h), bits
+
+
 def written_without_gradients(self, x):
     h = self.l1(x)
     with torch.no_grad():
@@ -66,6 +73,7 @@ def written_without_gradients(self, x):
         (written_after_use, "aten.fill_"),
         (copied_to_buffer, "aten.copy_"),
         (rows_at_indices, "aten.index_put_"),
+        (seen_as_integers, "aten.fill_"),
         (written_without_gradients, "aten.select"),
     ],
 )
@@ -275,6 +283,13 @@ def repeated_and_narrowed(self, x):
     return self.l2(h.float())
 
 
+def stored_in_another_order(self, x):
+    y = torch.zeros(32, 16)
+    flat = y.view(-1)
+    y.t().copy_(self.l1(x))
+    return self.l2(flat.view(16, 32))
+
+
 def read_between(self, x):
     h = self.l1(x)
     part, before = h[:, :8], h * 1
@@ -288,7 +303,7 @@ def read_between(self, x):
     "function",
     [
         *(slice_scaled, row_zeroed, view_added_to, filled, added_to_zeros, returned_after_a_write),
-        *(interleaved, moved, overlapping, nested, repeated_and_narrowed, read_between),
+        *(interleaved, moved, overlapping, nested, repeated_and_narrowed, read_between, stored_in_another_order),
     ],
 )
 def test_writes_to_parts(function):

@@ -55,7 +55,10 @@ def _are_replaceable(nodes: Sequence[Node], writes: Set[Node]) -> bool:
     if not any(_chain(node.args[0], base) for node in writes):
         return False  # Writes to a whole tensor need no view.
     for node in others:
-        inputs = node.all_input_nodes
+        inputs, own = node.all_input_nodes, node.meta["val"]
+        # The elements of these views follow from how a tensor is stored.
+        if is_op(node, "as_strided") or (isinstance(own, torch.Tensor) and own.dtype is not value.dtype):
+            return False
         if node in writes:
             if not _is_replaceable(node) or _chain(node.args[0], base) is None:
                 return False
@@ -134,7 +137,9 @@ class _Memory:
 
     def _replayed(self, node: Node) -> Node:
         args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), self._value)
-        return call(self.graph, node.target, *args, **kwargs)  # type: ignore[arg-type]
+        # The new value may be stored in another order.
+        target = _aten.reshape.default if is_op(node, "view", "_unsafe_view") else node.target
+        return call(self.graph, target, *args, **kwargs)  # type: ignore[arg-type]
 
     def _joined(self) -> Node:
         """The new tensor, of the parts that are written; other places may contain anything, and contain zeros."""
