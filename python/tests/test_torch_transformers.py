@@ -303,7 +303,6 @@ FAMILIES = {
         8,
         set(),
     ),
-    "mixtral": ("MixtralForCausalLM", "MixtralConfig", dict(GROUPED, num_local_experts=4), 6, set()),
     "bert-dropout": ("BertForMaskedLM", "BertConfig", SIZES, 8, set()),
     # Keys are written to slices of a new tensor.
     "deepseek-v3": ("DeepseekV3ForCausalLM", "DeepseekV3Config", LATENT, 9, set()),
