@@ -18,7 +18,7 @@ from te_mlir.torch.adapter import CASTS, SPLITS, name_of
 from te_mlir.torch.adapter import given as arguments_of
 from te_mlir.torch.effects import frozen_nodes
 from te_mlir.torch.expert_ops import IDS, LINEAR, PROBS, ROWS, SUM, reads_ids, rows_for
-from te_mlir.torch.indexing import call
+from te_mlir.torch.indexing import call, called
 from te_mlir.torch.orders import (
     Order,
     counted,
@@ -151,11 +151,11 @@ class _Rewriter:
             else:
                 source, routing = self._source(x, ends, experts)
                 shape = rows_for(routing.ids.meta["val"].numel(), experts), like.shape[1]
-                rows = _called(self.graph, source.meta["val"].new_empty(shape), ROWS, source, routing.ids, experts)
+                rows = called(self.graph, source.meta["val"].new_empty(shape), ROWS, source, routing.ids, experts)
                 if source is not x:
                     rows = _cast_as(self.graph, rows, x)
             value = like.new_empty((rows.meta["val"].shape[0], weights.shape[2]))
-            made = _called(self.graph, value, LINEAR, rows, _transposed(self.graph, w), routing.ids, None)
+            made = called(self.graph, value, LINEAR, rows, _transposed(self.graph, w), routing.ids, None)
         self.grouped[node] = _Grouped(made, routing)
 
     def _is_of(self, routing: _Routing, ends: Node) -> bool:
@@ -219,7 +219,7 @@ class _Rewriter:
         biases, ids = looked
         if without_casts(ids) is not given.order.values or not self.written.isdisjoint((biases, given.order.values)):
             return None
-        made = _called(self.graph, rows.meta["val"].clone(), LINEAR, *rows.args[:3], biases)
+        made = called(self.graph, rows.meta["val"].clone(), LINEAR, *rows.args[:3], biases)
         return given._replace(rows=made)
 
     def _weighted(self, node: Node) -> _Grouped | None:
@@ -269,7 +269,7 @@ class _Rewriter:
         made = call(self.graph, node.target, *args, **kwargs)  # type: ignore[arg-type]
         if not isinstance(value, (list, tuple)):
             return first._replace(rows=made)
-        parts = (_called(self.graph, part, operator.getitem, made, i) for i, part in enumerate(made.meta["val"]))
+        parts = (called(self.graph, part, operator.getitem, made, i) for i, part in enumerate(made.meta["val"]))
         return [first._replace(rows=part) for part in parts]
 
     def _in_order(self, node: Node) -> _Grouped | None:
@@ -315,7 +315,7 @@ class _Rewriter:
         if own != dtype and not all(is_op(u, *CASTS) and u.meta["val"].dtype is own for u in node.users):
             rows = _cast(graph, rows, dtype)
         value = rows.meta["val"].new_empty((shape[0], rows.meta["val"].shape[1]))
-        made = _called(graph, value, SUM, rows, given.routing.ids, probs, given.routing.experts)
+        made = called(graph, value, SUM, rows, given.routing.ids, probs, given.routing.experts)
         made = _cast(graph, made, dtype)
         made.meta["val"] = node.meta["val"]
         node.replace_all_uses_with(made)
@@ -334,7 +334,7 @@ class _Rewriter:
     def _looked_up(self, node: Node, given: _Grouped) -> Node:
         graph, routing, rows = self.graph, given.routing, given.rows
         value = rows.meta["val"].new_empty((routing.ids.meta["val"].numel(), rows.meta["val"].shape[1]))
-        made = _called(graph, value, SUM, rows, routing.ids, None, routing.experts)
+        made = called(graph, value, SUM, rows, routing.ids, None, routing.experts)
         if given.probs is not None:
             made = call(graph, _aten.mul.Tensor, made, call(graph, _aten.reshape.default, given.probs, [-1, 1]))
         if given.order is not None:
@@ -369,7 +369,7 @@ def _choose(graph: Graph, topk: Node, written: Set[Node]) -> None:
     arguments = logits, k, is_op(kind, "sigmoid"), not is_scored
     value = torch.empty_like(items[1].meta["val"], dtype=torch.float32)
     with graph.inserting_before(topk):
-        probs, ids = (_called(graph, v, op, *arguments) for v, op in ((value, PROBS), (value.long(), IDS)))
+        probs, ids = (called(graph, v, op, *arguments) for v, op in ((value, PROBS), (value.long(), IDS)))
     for read in after or [items[n] for n in items if n == 0]:
         with graph.inserting_before(read):
             made = _cast(graph, probs, read.meta["val"].dtype)
@@ -379,13 +379,6 @@ def _choose(graph: Graph, topk: Node, written: Set[Node]) -> None:
 
 def _is_softmax(node: Node) -> bool:
     return is_op(node, "softmax", "_softmax") and node.args[1] in (1, -1)
-
-
-def _called(graph: Graph, value: Any, target: Any, *arguments: Any) -> Node:
-    """A node that calls an op whose result is like `value`."""
-    made = graph.call_function(target, arguments)
-    made.meta["val"] = value
-    return made
 
 
 def _cast(graph: Graph, node: Node, dtype: torch.dtype) -> Node:

@@ -6,7 +6,6 @@ This changes the ATen graph before it is divided, so that each part can be in a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch.fx import Graph, Node
@@ -18,6 +17,7 @@ from te_mlir.frontend.parts import Part, parts_of
 from te_mlir.layout import Layout, row_major, same
 from te_mlir.torch.adapter import Adapter
 from te_mlir.torch.arguments import fake
+from te_mlir.torch.indexing import called
 from te_mlir.torch.stored import stored
 
 
@@ -61,14 +61,14 @@ def _cut(graph: Graph, node: Node, found: Linear, parts: Sequence[Part]) -> None
     with graph.inserting_before(node):
         w = found.w.atom.origin  # type: ignore[union-attr]
         if found.w.free > found.w.summed:
-            w = _called(graph, fake(w).t(), torch.ops.aten.t.default, w)
+            w = called(graph, fake(w).t(), torch.ops.aten.t.default, w)
         vectors = [w] if found.bias is None else [w, found.bias.origin]
         made: dict[tuple[int, int], Node] = {}
         for run in sorted(part.columns.run for part in parts if part.columns.run is not None):
             if run not in made:
                 rows = [_rows(graph, vector, *run, dtype) for vector in vectors]
                 value = fake(x).new_empty((*fake(x).shape[:-1], run[1] - run[0]), dtype=dtype)
-                made[run] = _called(graph, value, torch.ops.aten.linear.default, x, *rows)
+                made[run] = called(graph, value, torch.ops.aten.linear.default, x, *rows)
     for part in parts:
         assert part.columns.run is not None, "_fits checks it"
         _replace(graph, part, made[part.columns.run], fake(node).dtype)
@@ -77,7 +77,7 @@ def _cut(graph: Graph, node: Node, found: Linear, parts: Sequence[Part]) -> None
 def _rows(graph: Graph, vector: Node, first: int, end: int, dtype: torch.dtype) -> Node:
     """Rows of the parameter below `vector`, with the casts in between, and cast to `dtype`."""
     parameter = uncast(Adapter().var(vector)).origin  # type: ignore[union-attr]
-    rows = _called(graph, fake(parameter)[first:end], torch.ops.aten.slice.Tensor, parameter, 0, first, end)
+    rows = called(graph, fake(parameter)[first:end], torch.ops.aten.slice.Tensor, parameter, 0, first, end)
     return _cast(graph, _cast(graph, rows, fake(vector).dtype), dtype)
 
 
@@ -90,18 +90,11 @@ def _replace(graph: Graph, part: Part, layer: Node, dtype: torch.dtype) -> None:
         if not same(part.layout, row_major(fake(layer).shape)):
             shape, strides = list(part.layout.shape), [dim[0][1] if dim else 1 for dim in _dims(part)]
             value = fake(layer).as_strided(shape, strides)
-            layer = _called(graph, value, torch.ops.aten.as_strided.default, layer, shape, strides)
+            layer = called(graph, value, torch.ops.aten.as_strided.default, layer, shape, strides)
     view.replace_all_uses_with(layer)
 
 
 def _cast(graph: Graph, node: Node, dtype: torch.dtype) -> Node:
     if fake(node).dtype is dtype:
         return node
-    return _called(graph, fake(node).to(dtype), torch.ops.aten.to.dtype, node, dtype)
-
-
-def _called(graph: Graph, value: torch.Tensor, target: Any, *arguments: Any) -> Node:
-    """A node that calls an op whose result is like `value`."""
-    made = graph.call_function(target, arguments)
-    made.meta["val"] = value
-    return made
+    return called(graph, fake(node).to(dtype), torch.ops.aten.to.dtype, node, dtype)

@@ -56,6 +56,13 @@ def call(graph: Graph, op: torch._ops.OpOverload, *arguments: Any, **options: An
     return node
 
 
+def called(graph: Graph, value: Any, target: Any, *arguments: Any) -> Node:
+    """A node that calls an op whose result is like `value`."""
+    made = graph.call_function(target, arguments)
+    made.meta["val"] = value
+    return made
+
+
 def _slice(module: GraphModule, x: Node, axis: int, given: Sequence[Node]) -> Node | None:
     """The slice that a constant vector of neighbours takes; None for other indices."""
     source: Any = given[0]
