@@ -212,7 +212,7 @@ def test_groups_that_are_given(counts):
     found, mine = trained(compiled, X, ends)
     assert abs(found - loss) <= 1e-5 * loss and mine.keys() == theirs.keys()
     for name, gradient in theirs.items():
-        torch.testing.assert_close(mine[name], gradient, rtol=1e-4, atol=1e-7)
+        assert (mine[name] - gradient).norm() <= 1e-5 * gradient.norm(), name
     # The next call has other groups.
     ends = torch.tensor([12, 12, 30, 48], dtype=torch.int32)
     (loss, theirs), (found, mine) = trained(model, X, ends), trained(compiled, X, ends)
@@ -264,7 +264,7 @@ def test_rows_that_a_graph_returns():
     wanted = model(X)
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
     mine, theirs = (torch.autograd.grad(rows.square().mean(), model.up)[0] for rows in (found, wanted))
-    torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-7)
+    assert (mine - theirs).norm() <= 1e-5 * theirs.norm()
 
 
 class Two(nn.Module):
@@ -408,8 +408,10 @@ def test_near_mixtures(other):
         compiled = te_mlir.torch.jit(model, recipe=te_mlir.HighPrecision())
         found, mine = trained(compiled, X, others)
     assert abs(found - loss) < 1e-5 * abs(loss) and mine.keys() == theirs.keys()
+    largest = max(gradient.norm() for gradient in theirs.values())
     for name, gradient in theirs.items():
-        torch.testing.assert_close(mine[name], gradient, rtol=1e-4, atol=1e-6)
+        # A gradient that is 0 except for rounding is compared with the rounding of others.
+        assert (mine[name] - gradient).norm() <= max(1e-5 * gradient.norm(), 1e-7 * largest), name
     (graph,) = compiled.te.graphs
     if other == "frozen gate":
         assert "aten.topk(float32 [48, 4]): it chooses experts for several compiled parts" in graph.reasons
@@ -427,6 +429,7 @@ def test_recipes(recipe):
     _, mine = trained(te_mlir.torch.jit(model, strict=True, recipe=RECIPES[recipe]), x)
     for name, gradient in theirs.items():
         error = (mine[name] - gradient).norm() / gradient.norm()
+        # The gradients of other rows, which have nothing in common with these, would give about 1.4.
         assert error < (1e-5 if recipe == "high_precision" else 0.5), (name, error)
 
 
@@ -442,7 +445,8 @@ def test_sums_of_micro_batches():
         with compiled.te.microbatch(first=first):
             compiled(x).backward()
     for name, parameter in model.named_parameters():
-        torch.testing.assert_close(parameter.main_grad.bfloat16(), 2 * wanted[name], rtol=0.02, atol=1e-6)
+        # The second micro-batch doubles sums in float32, which changes no digit.
+        assert torch.equal(parameter.main_grad.bfloat16(), 2 * wanted[name]), name
 
 
 def test_the_ops_in_pytorch():
@@ -464,7 +468,7 @@ def test_the_ops_in_pytorch():
         leaves = (logits, x, w, bias)
         gradients = [torch.autograd.grad(value.square().sum(), leaves, retain_graph=True) for value in (made, wanted)]
         for mine, theirs in zip(*gradients):
-            torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-4)
+            assert (mine - theirs).norm() <= 1e-5 * theirs.norm()
     # Ids of no expert have no row.
     ids = torch.tensor([[0, 9], [-1, 5]])
     rows = experts.SUM(experts.ROWS(x[:2], ids, 6), ids, None, 6)

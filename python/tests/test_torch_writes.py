@@ -117,5 +117,5 @@ def test_random_writes():
         for mine, theirs in zip(torch.autograd.grad(found, examples, allow_unused=True), gradients):
             # What is overwritten as a whole has no gradient, where PyTorch has zeros.
             mine = torch.zeros(4, 6) if mine is None else mine
-            torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-4, msg=f"program {seed}")
+            assert (mine - theirs).norm() <= 1e-5 * theirs.norm().clamp(min=1), f"program {seed}"
     assert rewritten > 20

@@ -34,6 +34,10 @@ LOGIC = {
 #: Ops that convert the elements of a tensor.
 CASTS = ("to", "_to_copy", "type_as", "float")
 
+#: Views of all elements, in their order, and with two axes exchanged.
+RESHAPES = ("view", "reshape", "_unsafe_view", "flatten", "unflatten", "unsqueeze", "squeeze")
+SWAPS = ("transpose", "swapaxes", "swapdims", "t", "mT")
+
 #: The key in a node's meta that excludes the node from patterns.
 APART = "te_apart"
 
@@ -662,10 +666,10 @@ _OPS: dict[str, Make] = {
     **dict.fromkeys(("contiguous", "clone", "alias"), _view(_same)),
     "detach": _view(_stopped),
     **dict.fromkeys(
-        ("view", "view_as", "reshape", "reshape_as", "_unsafe_view", "flatten", "unflatten", "unsqueeze", "squeeze"),
+        (*RESHAPES, "view_as", "reshape_as"),
         _view(_reshaped),
     ),
-    **dict.fromkeys(("transpose", "swapaxes", "swapdims", "t", "mT"), _view(_swapped)),
+    **dict.fromkeys(SWAPS, _view(_swapped)),
     "numpy_T": _view(_reversed),
     "permute": _view(_permuted),
     **dict.fromkeys(("expand", "expand_as", "broadcast_to"), _view(_repeated)),

@@ -10,7 +10,7 @@ from collections.abc import Set
 import torch
 from torch.fx import Graph, Node
 
-from te_mlir.torch.indexing import call
+from te_mlir.torch.nodes import call
 
 _aten = torch.ops.aten
 

@@ -18,18 +18,18 @@ from te_mlir.torch.adapter import CASTS, SPLITS, name_of
 from te_mlir.torch.adapter import given as arguments_of
 from te_mlir.torch.effects import frozen_nodes
 from te_mlir.torch.expert_ops import IDS, LINEAR, PROBS, ROWS, SUM, reads_ids, rows_for
-from te_mlir.torch.indexing import call, called
+from te_mlir.torch.nodes import call, called, cast
 from te_mlir.torch.orders import (
     Order,
     counted,
     divided,
     index_of,
-    is_op,
     order_of,
     without_casts,
     without_views,
     without_widening,
 )
+from te_mlir.torch.patterns import is_op
 
 _aten = torch.ops.aten
 
@@ -242,7 +242,7 @@ class _Rewriter:
                     return None
             if vector in self.written:
                 return None
-            return given._replace(rows=_cast(self.graph, given.rows, node.meta["val"].dtype), probs=vector)
+            return given._replace(rows=cast(self.graph, given.rows, node.meta["val"].dtype), probs=vector)
         return None
 
     def _followed(self, node: Node) -> _Grouped | list[_Grouped] | None:
@@ -256,7 +256,7 @@ class _Rewriter:
         if first is None or any(one is None or one._replace(rows=first.rows) != first for one in own):
             return None
         if name in CASTS:
-            return first._replace(rows=_cast(self.graph, first.rows, value.dtype))
+            return first._replace(rows=cast(self.graph, first.rows, value.dtype))
         if first.probs is not None or operands[0].meta["val"].dim() != 2:
             return None
         if name in SPLITS or name == "slice":
@@ -313,10 +313,10 @@ class _Rewriter:
         own = rows.meta["val"].dtype
         # The sum is rounded once, to the type that its readers cast it to.
         if own != dtype and not all(is_op(u, *CASTS) and u.meta["val"].dtype is own for u in node.users):
-            rows = _cast(graph, rows, dtype)
+            rows = cast(graph, rows, dtype)
         value = rows.meta["val"].new_empty((shape[0], rows.meta["val"].shape[1]))
         made = called(graph, value, SUM, rows, given.routing.ids, probs, given.routing.experts)
-        made = _cast(graph, made, dtype)
+        made = cast(graph, made, dtype)
         made.meta["val"] = node.meta["val"]
         node.replace_all_uses_with(made)
         graph.erase_node(node)
@@ -339,7 +339,7 @@ class _Rewriter:
             made = call(graph, _aten.mul.Tensor, made, call(graph, _aten.reshape.default, given.probs, [-1, 1]))
         if given.order is not None:
             made = call(graph, _aten.index.Tensor, made, [given.order.node])
-        made = _cast(graph, made, node.meta["val"].dtype)
+        made = cast(graph, made, node.meta["val"].dtype)
         shape = node.meta["val"].shape
         return made if made.meta["val"].shape == shape else call(graph, _aten.reshape.default, made, list(shape))
 
@@ -372,7 +372,7 @@ def _choose(graph: Graph, topk: Node, written: Set[Node]) -> None:
         probs, ids = (called(graph, v, op, *arguments) for v, op in ((value, PROBS), (value.long(), IDS)))
     for read in after or [items[n] for n in items if n == 0]:
         with graph.inserting_before(read):
-            made = _cast(graph, probs, read.meta["val"].dtype)
+            made = cast(graph, probs, read.meta["val"].dtype)
         read.replace_all_uses_with(made)
     items[1].replace_all_uses_with(ids)
 
@@ -381,15 +381,11 @@ def _is_softmax(node: Node) -> bool:
     return is_op(node, "softmax", "_softmax") and node.args[1] in (1, -1)
 
 
-def _cast(graph: Graph, node: Node, dtype: torch.dtype) -> Node:
-    return node if node.meta["val"].dtype is dtype else call(graph, _aten.to.dtype, node, dtype)
-
-
 def _cast_as(graph: Graph, node: Node, like: Any) -> Node:
     """A node with the casts of another, in their order, each of which may round."""
     if not is_op(like, *CASTS):
         return node
-    return _cast(graph, _cast_as(graph, node, like.args[0]), like.meta["val"].dtype)
+    return cast(graph, _cast_as(graph, node, like.args[0]), like.meta["val"].dtype)
 
 
 def _transposed(graph: Graph, w: Node) -> Node:

@@ -17,7 +17,7 @@ from te_mlir.frontend.parts import Part, parts_of
 from te_mlir.layout import Layout, row_major, same
 from te_mlir.torch.adapter import Adapter
 from te_mlir.torch.arguments import fake
-from te_mlir.torch.indexing import called
+from te_mlir.torch.nodes import called, cast
 from te_mlir.torch.stored import stored
 
 
@@ -78,7 +78,7 @@ def _rows(graph: Graph, vector: Node, first: int, end: int, dtype: torch.dtype) 
     """Rows of the parameter below `vector`, with the casts in between, and cast to `dtype`."""
     parameter = uncast(Adapter().var(vector)).origin  # type: ignore[union-attr]
     rows = called(graph, fake(parameter)[first:end], torch.ops.aten.slice.Tensor, parameter, 0, first, end)
-    return _cast(graph, _cast(graph, rows, fake(vector).dtype), dtype)
+    return cast(graph, cast(graph, rows, fake(vector).dtype), dtype)
 
 
 def _replace(graph: Graph, part: Part, layer: Node, dtype: torch.dtype) -> None:
@@ -86,15 +86,9 @@ def _replace(graph: Graph, part: Part, layer: Node, dtype: torch.dtype) -> None:
     view: Node = part.var.origin
     with graph.inserting_before(view):
         for to in (dtype, *(getattr(torch, name) for name in part.types)):
-            layer = _cast(graph, layer, to)
+            layer = cast(graph, layer, to)
         if not same(part.layout, row_major(fake(layer).shape)):
             shape, strides = list(part.layout.shape), [dim[0][1] if dim else 1 for dim in _dims(part)]
             value = fake(layer).as_strided(shape, strides)
             layer = called(graph, value, torch.ops.aten.as_strided.default, layer, shape, strides)
     view.replace_all_uses_with(layer)
-
-
-def _cast(graph: Graph, node: Node, dtype: torch.dtype) -> Node:
-    if fake(node).dtype is dtype:
-        return node
-    return called(graph, fake(node).to(dtype), torch.ops.aten.to.dtype, node, dtype)

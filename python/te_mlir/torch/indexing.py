@@ -11,9 +11,9 @@ from collections.abc import Sequence, Set
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Graph, GraphModule, Node
 
+from te_mlir.torch.nodes import call
 from te_mlir.torch.orders import is_range
 
 _aten = torch.ops.aten
@@ -43,24 +43,6 @@ def as_lookups(module: GraphModule, dependent: Set[Node], written: Set[Node] = f
             taken.meta["val"] = node.meta["val"]
         node.replace_all_uses_with(taken)
         graph.erase_node(node)
-
-
-def call(graph: Graph, op: torch._ops.OpOverload, *arguments: Any, **options: Any) -> Node:
-    """A new node of a graph, with its value."""
-    values = (n.meta.get("val") for n in graph.nodes)
-    mode = next(value.fake_mode for value in values if isinstance(value, FakeTensor))
-    node = graph.call_function(op, arguments, options)
-    given = torch.fx.node.map_arg((arguments, options), lambda n: n.meta["val"])
-    with mode:
-        node.meta["val"] = op(*given[0], **given[1])
-    return node
-
-
-def called(graph: Graph, value: Any, target: Any, *arguments: Any) -> Node:
-    """A node that calls an op whose result is like `value`."""
-    made = graph.call_function(target, arguments)
-    made.meta["val"] = value
-    return made
 
 
 def _slice(module: GraphModule, x: Node, axis: int, given: Sequence[Node]) -> Node | None:

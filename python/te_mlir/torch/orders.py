@@ -8,16 +8,12 @@ from typing import Any, NamedTuple
 import torch
 from torch.fx import Node
 
-from te_mlir.torch.adapter import CASTS, name_of
+from te_mlir.torch.adapter import CASTS, RESHAPES
 from te_mlir.torch.adapter import given as arguments_of
+from te_mlir.torch.patterns import is_op
 
 #: Views of all elements in their order.
-_VIEWS = ("reshape", "view", "unsqueeze", "squeeze", "flatten", "unflatten", "expand", "_unsafe_view", "contiguous")
-
-
-def is_op(node: Any, *names: str) -> bool:
-    """Whether `node` calls one of these ATen ops, in any of its overloads."""
-    return isinstance(node, Node) and str(node.target).startswith("aten.") and name_of(node) in names
+_VIEWS = (*RESHAPES, "expand", "contiguous")
 
 
 def item_of(node: Any, index: int, *names: str) -> Node | None:

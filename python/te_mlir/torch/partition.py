@@ -339,7 +339,7 @@ class Schedule:
 
 
 def _is_product(node: Node) -> bool:
-    return any(patterns.is_op(node, name) for name in _LAYERS)
+    return patterns.is_op(node, *_LAYERS)
 
 
 def _makes_rows(node: Node) -> bool:

@@ -9,29 +9,29 @@ from torch.fx import Node
 
 from te_mlir.torch.adapter import APART, CASTS, COMPARISONS, LOGIC
 
+_LIBRARIES = ("aten", "te_mlir_torch")
+
 #: Views of conditions.
 _VIEWS = ("view", "reshape", "unsqueeze", "squeeze", "expand", "transpose", "permute", "slice", "select")
 
 
-def is_op(node: Any, name: str) -> bool:
-    """Whether `node` calls the ATen op `name`, in any of its overloads."""
-    return (
-        isinstance(node, Node)
-        and node.op == "call_function"
-        and str(node.target).startswith((f"aten.{name}.", f"te_mlir_torch.{name}."))
-    )
+def is_op(node: Any, *names: str) -> bool:
+    """Whether `node` calls one of these ops of ATen or of te, in any of its overloads."""
+    if not isinstance(node, Node) or node.op != "call_function":
+        return False
+    return str(node.target).startswith(tuple(f"{library}.{name}." for library in _LIBRARIES for name in names))
 
 
 def is_condition(node: Node) -> bool:
     """Whether `node` compares, or combines truth values, or is a view of such a node."""
-    while any(is_op(node, name) for name in _VIEWS) and isinstance(node.args[0], Node):
+    while is_op(node, *_VIEWS) and isinstance(node.args[0], Node):
         node = node.args[0]
-    return any(is_op(node, name) for name in (*COMPARISONS, *LOGIC))
+    return is_op(node, *COMPARISONS, *LOGIC)
 
 
 def chooses_by(node: Node, condition: Node) -> bool:
     """Whether `condition` is what `node` chooses between two values by, or casts to 0 and 1, or multiplies floats with."""
-    if any(is_op(node, name) for name in CASTS) and node.meta["val"].is_floating_point():
+    if is_op(node, *CASTS) and node.meta["val"].is_floating_point():
         return node.args[0] is condition
     if is_op(node, "mul"):
         return node.meta["val"].is_floating_point()

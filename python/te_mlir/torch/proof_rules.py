@@ -11,7 +11,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from te_mlir.torch import expert_ops, varlen
-from te_mlir.torch.adapter import SPLITS, given, name_of
+from te_mlir.torch.adapter import RESHAPES, SPLITS, SWAPS, given, name_of
 from te_mlir.torch.expert_ops import ids_of
 from te_mlir.torch.facts import ANY, COPY, ZERO, Axis, Content, Fact, Factor, aligned, axis_of, whole
 from te_mlir.torch.proof import Proof, Unprovable
@@ -24,10 +24,8 @@ _SAME = (
 )
 #: Types in which indices and positions are exact.
 _EXACT = (torch.int64, torch.int32, torch.float64, torch.float32)
-_RESHAPES = ("view", "reshape", "_unsafe_view", "flatten", "unflatten", "unsqueeze", "squeeze")
 #: Ops between labels and a loss.
-_FROM_LABELS = (*_SAME, *_RESHAPES, "slice", "pad", "constant_pad_nd")
-_SWAPS = ("transpose", "swapaxes", "swapdims", "t", "mT")
+_FROM_LABELS = (*_SAME, *RESHAPES, "slice", "pad", "constant_pad_nd")
 _GROWING = ("add", "sub")
 _AND = ("__and__", "bitwise_and", "logical_and")
 _COMPARED: dict[str, Callable[[Content, Content], bool | None]] = {
@@ -411,8 +409,8 @@ _RULES: dict[str, _Rule] = {
     # PyTorch does not tag these.
     **dict.fromkeys(("__and__", "__or__", "__xor__"), Rules._pointwise),
     **dict.fromkeys(_SAME, Rules._same),
-    **dict.fromkeys(_RESHAPES, Rules._reshaped),
-    **dict.fromkeys(_SWAPS, Rules._swapped),
+    **dict.fromkeys(RESHAPES, Rules._reshaped),
+    **dict.fromkeys(SWAPS, Rules._swapped),
     "permute": Rules._permuted,
     **dict.fromkeys(("expand", "broadcast_to", "expand_as"), Rules._expanded),
     **dict.fromkeys(("tril", "triu"), Rules._triangle),

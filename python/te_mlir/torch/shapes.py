@@ -226,7 +226,7 @@ class Like:
         return Like([sizes.get(axis, size) for axis, size in enumerate(tensor.shape)], tensor) if sizes else tensor
 
     def untyped_storage(self) -> Any:
-        raise NotImplementedError
+        raise NotImplementedError("it has no memory")
 
     def stride(self) -> tuple[int, ...]:
         return torch.empty(self.shape, device="meta").stride()

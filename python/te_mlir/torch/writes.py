@@ -11,20 +11,16 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
+from te_mlir.torch.adapter import RESHAPES, SWAPS, name_of
 from te_mlir.torch.adapter import given as arguments_of
 from te_mlir.torch.effects import PLAIN, RANDOM, Effects, frozen_nodes
-from te_mlir.torch.indexing import call
-from te_mlir.torch.orders import is_op
+from te_mlir.torch.nodes import call, cast
+from te_mlir.torch.patterns import is_op
 
 _aten = torch.ops.aten
 
 #: Views of a part that a value can be written back through, and the ops that do.
 _SCATTERS = {"slice": _aten.slice_scatter.default, "select": _aten.select_scatter.default}
-#: Views of all elements, of which another view is the operand.
-_SWAPS, _SHAPES = (
-    ("transpose", "swapaxes", "t", "mT"),
-    ("view", "reshape", "unsqueeze", "squeeze", "flatten", "unflatten"),
-)
 #: In-place ops whose result depends on the operands only, and not on what was there.
 _FILLS = ("copy_", "fill_", "zero_")
 
@@ -83,7 +79,7 @@ def _chain(node: Any, base: Node) -> list[Node] | None:
     """The views from `base` to a node; None if a value cannot be written back through them."""
     found: list[Node] = []
     while node is not base:
-        if isinstance(node, Node) and is_op(node, *_SCATTERS, *_SWAPS, *_SHAPES):
+        if isinstance(node, Node) and is_op(node, *_SCATTERS, *SWAPS, *RESHAPES):
             found.append(node)
         elif not (isinstance(node, Node) and isinstance(node.target, torch._ops.OpOverload)) or not (
             node.target._schema.is_mutable or is_op(node, "alias")
@@ -170,10 +166,10 @@ class _Memory:
 
     def _written_back(self, view: Node, made: Node) -> Node:
         """The operand of a view, after `made` is written to the view."""
-        source, name = self._value(view.args[0]), _name(view)  # type: ignore[arg-type]
-        if name in _SWAPS:
+        source, name = self._value(view.args[0]), name_of(view)  # type: ignore[arg-type]
+        if name in SWAPS:
             return call(self.graph, view.target, made, *view.args[1:], **view.kwargs)  # type: ignore[arg-type]
-        if name in _SHAPES:
+        if name in RESHAPES:
             return call(self.graph, _aten.reshape.default, made, list(source.meta["val"].shape))
         return call(self.graph, _SCATTERS[name], source, made, *view.args[1:], **view.kwargs)
 
@@ -197,7 +193,7 @@ class _Memory:
     def _written(self, node: Node, target: Node) -> Node:
         """What a write leaves in the memory of its operand."""
         value, graph = target.meta["val"], self.graph
-        name = _name(node)
+        name = name_of(node)
         kind = {"dtype": value.dtype, "device": value.device, "pin_memory": False}
         source: Any = node.args[1] if len(node.args) > 1 else 0.0
         if name in _FILLS and not isinstance(source, Node):
@@ -211,11 +207,4 @@ class _Memory:
         # In this order, because gradients are summed in the type of what is copied.
         if made.meta["val"].shape != value.shape:
             made = call(graph, _aten.expand.default, made, list(value.shape))
-        if made.meta["val"].dtype != value.dtype:
-            made = call(graph, _aten.to.dtype, made, value.dtype)
-        return made
-
-
-def _name(node: Node) -> str:
-    assert isinstance(node.target, torch._ops.OpOverload)
-    return node.target._opname
+        return cast(graph, made, value.dtype)
