@@ -168,6 +168,36 @@ def test_a_choice_by_sigmoid_and_an_addition_in_place():
     assert_experts_are_quantised(assert_trains_whole(Mixture(), (X,), 1), 5)
 
 
+class Limited(Mixture):
+    """Marks the ids of experts that there are not, as transformers 5.17 does. beyond: how many more there could be."""
+
+    def __init__(self, beyond=0):
+        super().__init__()
+        self.beyond = beyond
+
+    def forward(self, x):
+        scores = self.router(x).float().softmax(-1)
+        weights, ids = (F.pad(scores, (0, self.beyond)) if self.beyond else scores).topk(2)
+        ids, order = ids.flatten().sort()
+        rows, experts = x[order // 2], len(self.up)
+        counts = torch.histc(ids.float(), experts, min=0, max=experts - 1)
+        beyond = (ids >= experts).unsqueeze(-1)
+        ids.clamp_(max=experts - 1)
+        rows.masked_fill_(beyond, 0.0)
+        rows = self.products(rows, counts.cumsum(0, dtype=torch.int32)).masked_fill(beyond, 0.0)
+        rows = rows * weights.flatten()[order].unsqueeze(1)
+        places = torch.empty_like(order)
+        places[order] = torch.arange(len(order))
+        return rows[places].view(len(x), 2, -1).sum(1).square().mean()
+
+
+def test_limits_of_ids():
+    """They are of no use, and no reason to leave a graph, unless there are more ids than experts."""
+    assert_experts_are_quantised(assert_trains_whole(Limited(), (X,), 1), 5)
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match="masked_fill"):
+        te_mlir.torch.jit(Limited(1), strict=True)(X)
+
+
 class Shifted(Mixture):
     """The tokens are numbers next to -100, so that padding, which is zeros, is 100 in the layers of experts."""
 

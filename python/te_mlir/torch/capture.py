@@ -18,6 +18,7 @@ from te_mlir.torch.experts import as_experts, is_product
 from te_mlir.torch.formulas import is_composed, with_formulas
 from te_mlir.torch.fused import cut_layers
 from te_mlir.torch.indexing import as_lookups
+from te_mlir.torch.limits import without_idle_limits
 from te_mlir.torch.mask_terms import find_terms
 from te_mlir.torch.partition import Schedule, dependents, ignored, passing, refusal, untraceable, wanting
 from te_mlir.torch.writes import without_view_writes
@@ -96,6 +97,7 @@ def capture(tracing: graphs.Tracing, examples: Sequence[torch.Tensor], names: Se
 
 
 def _without_writes(graph: torch.fx.Graph, examples: Sequence[torch.Tensor], dependent: set[Node]) -> None:
+    without_idle_limits(graph)
     effects = Effects(graph, examples)
     if without_view_writes(graph, effects, dependent):
         effects = Effects(graph, examples)
