@@ -15,6 +15,7 @@ Importing this package loads no framework and no GPU library.
 """
 
 from te_mlir.errors import ArgumentError, CompileError, Diagnostic, RuntimeFailure, TEError
+from te_mlir.isolation import Isolation
 from te_mlir.program import Argument, Program, lower, picture, report
 from te_mlir.recipes import (
     CustomRecipe,
@@ -46,6 +47,7 @@ __all__ = [
     "Format",
     "GemmChoice",
     "HighPrecision",
+    "Isolation",
     "MMParams",
     "MXFP8BlockScaling",
     "NVFP4BlockScaling",

@@ -17,8 +17,8 @@ class Diagnostic:
     * severity: "error", "warning", "remark" or "note"; a note belongs to the diagnostic before it.
     * code: its kind, a name that does not change between releases; te_compiler.h lists them:
       "group-sizes", "no-kernel", "fallback", "remat-unknown",
-      "memory-budget", "not-differentiable", "entry", "pipeline", "request" or "internal";
-      "" for every other kind.
+      "memory-budget", "not-differentiable", "entry", "pipeline", "request" or "internal", and in
+      Python "isolation"; "" for every other kind.
     * message: the text for people, which may change.
     * location: the place in the source, "file:line:column", or "".
     * layer: the layer, or another name of the place in the program, or "".

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from te_mlir import _capi, progress
 from te_mlir.dtypes import DTYPES, DType
 from te_mlir.errors import ArgumentError, CompileError
+from te_mlir.isolation import Isolation, check
 from te_mlir.recipes import OVERRIDES, Recipe
 from te_mlir.runtime import Context, Instance
 
@@ -67,11 +68,12 @@ class Program:
         backend: str = "",
         vjp: bool = False,
         source_name: str = "<text>",
+        isolation: Isolation | None = None,
     ) -> None:
         library = _capi.compiler()
         content, name = _content(source)
-        self._request = (content, entry, pipeline, backend, vjp, name or source_name)
-        handle = _compile(content, entry, pipeline, backend, vjp, False, name or source_name)
+        self._request = (content, entry, pipeline, backend, vjp, name or source_name, isolation)
+        handle = _compile(content, entry, pipeline, backend, vjp, False, name or source_name, isolation=isolation)
         self.handle = handle
         finalizer = weakref.finalize(self, library.te_program_destroy, handle)
         finalizer.atexit = False
@@ -173,13 +175,17 @@ def _compile(
     ir_only: bool,
     source_name: str,
     picture: str | None = None,
+    isolation: Isolation | None = None,
 ) -> int:
+    if not isinstance(isolation, (Isolation, type(None))):
+        raise ValueError(f"expected 'isolation' to be a te_mlir.Isolation or None, but got {isolation!r}")
     data, name = _content(source)
+    source_name = name or source_name
     request = _capi.CompileRequest(
         struct_size=ctypes.sizeof(_capi.CompileRequest),
         source=data,
         source_size=len(data),
-        source_name=(name or source_name).encode(),
+        source_name=source_name.encode(),
         entry=entry.encode(),
         pipeline=pipeline.encode(),
         backend=backend.encode(),
@@ -189,8 +195,11 @@ def _compile(
     )
     handle = ctypes.c_void_p()
     library = _capi.compiler()
-    with progress.shown(f"compiling '{entry}'"), _interruptible(request):
-        status = library.te_compile(ctypes.byref(request), ctypes.byref(handle))
+    with progress.shown(f"compiling '{entry}'"):
+        if isolation is not None:
+            check(isolation, _compile, data, entry, pipeline, backend, vjp, ir_only, source_name, picture)
+        with _interruptible(request):
+            status = library.te_compile(ctypes.byref(request), ctypes.byref(handle))
     _capi.check_compiled(status)
     return handle.value or 0
 
@@ -251,10 +260,12 @@ def pipeline_text(
     return " ".join(parts)
 
 
-def lower(source: Any, entry: str, to: str = "lower", vjp: bool = False, **options: Any) -> str:
+def lower(
+    source: Any, entry: str, to: str = "lower", vjp: bool = False, isolation: Isolation | None = None, **options: Any
+) -> str:
     """The program after the phase `to`, as text; options as of `compile`."""
     pipeline = pipeline_text(**options, compile_to=to)
-    handle = _compile(source, entry, pipeline, "", vjp, True, "<text>")
+    handle = _compile(source, entry, pipeline, "", vjp, True, "<text>", isolation=isolation)
     text = _capi.compiler().te_program_ir(handle).decode()
     _capi.compiler().te_program_destroy(handle)
     return text
@@ -266,6 +277,7 @@ def report(
     what: str = "precision,memory,constraints",
     format: str = "text",
     vjp: bool = False,
+    isolation: Isolation | None = None,
     **options: Any,
 ) -> str:
     """The reports `what` about the decisions of the compiler, as "text" or "json", or all of them on a page, as "html".
@@ -276,15 +288,22 @@ def report(
     if format == "html":
         # The page has all reports; compiling an empty program reports unknown names.
         lower("func.func @empty() { return }", "empty", "import", report=what)
-        return picture(source, entry, "html", vjp, **options)
+        return picture(source, entry, "html", vjp, isolation, **options)
     pipeline = pipeline_text(**options, report=what, report_format=format)
-    handle = _compile(source, entry, pipeline, "", vjp, True, "<text>")
+    handle = _compile(source, entry, pipeline, "", vjp, True, "<text>", isolation=isolation)
     text = _capi.compiler().te_program_report(handle).decode()
     _capi.compiler().te_program_destroy(handle)
     return text
 
 
-def picture(source: Any, entry: str, format: str = "html", vjp: bool = False, **options: Any) -> str:
+def picture(
+    source: Any,
+    entry: str,
+    format: str = "html",
+    vjp: bool = False,
+    isolation: Isolation | None = None,
+    **options: Any,
+) -> str:
     """A readable page about a step and its compiled form.
 
     It has the graph as written and as it runs, with types, usages and bytes, the precision
@@ -296,7 +315,7 @@ def picture(source: Any, entry: str, format: str = "html", vjp: bool = False, **
     """
     if format not in ("html", "dot", "json"):
         raise ValueError(f"expected 'format' to be 'html', 'dot' or 'json', but got {format!r}")
-    handle = _compile(source, entry, pipeline_text(**options), "", vjp, True, "<text>", format)
+    handle = _compile(source, entry, pipeline_text(**options), "", vjp, True, "<text>", format, isolation)
     text = _capi.compiler().te_program_report(handle).decode()
     _capi.compiler().te_program_destroy(handle)
     return text

@@ -15,6 +15,7 @@ from te_mlir import arrays, makers
 from te_mlir.devices import check_view, current_stream, stream_handle
 from te_mlir.errors import ArgumentError
 from te_mlir.interface import Interface
+from te_mlir.isolation import Isolation
 from te_mlir.overlaps import Overlaps
 from te_mlir.program import FLAG, Argument, Program, pipeline_text
 from te_mlir.quick import Quick
@@ -407,13 +408,15 @@ def compile(
     reuse_results: bool = False,
     context: Context | None = None,
     source_name: str = "<text>",
+    isolation: Isolation | None = None,
     **options: Any,
 ) -> Step:
     """Compiles the function `entry` of `source` and loads it on a device.
 
     source: text of a module, a pathlib.Path to it, or an object with `to_mlir()`, such as
     te_mlir.build.Module; or bytecode, if `source_name` or the path ends with ".mlirbc": MLIR
-    may end the process for bytecode that was made to do so. recipe: replaces the module's. backward_override: "none",
+    may end the process for bytecode that was made to do so. isolation: compile in a process of its
+    own first, for programs of strangers. recipe: replaces the module's. backward_override: "none",
     "high_precision" or "dequantized"; None keeps the recipe's own. target: "sm_90", "sm_100" or
     "reference"; by default that of the device. strict: a fall-back to higher precision is an
     error. vjp: differentiate; the step then takes cotangents `grad.<result>` and returns
@@ -432,5 +435,5 @@ def compile(
         if value:
             options[name] = value
     pipeline = pipeline_text(recipe, backward_override, target, strict, **options)
-    program = Program(source, entry, pipeline, context.backend, vjp, source_name)
+    program = Program(source, entry, pipeline, context.backend, vjp, source_name, isolation)
     return Step(program, context, cuda_graph, reuse_results)

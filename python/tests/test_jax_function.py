@@ -346,6 +346,8 @@ def test_states_are_asked_for():
 def test_programs_and_platforms_that_are_refused():
     with pytest.raises(CompileError, match="mlp.mlir:.*error:"):
         te_mlir.jax.load(TEXT.replace("64x128xbf16>\n  %y", "64x127xbf16>\n  %y"), "mlp", source_name="mlp.mlir")
+    with pytest.raises(CompileError, match="but it did not end in time"):
+        load(isolation=te_mlir.Isolation(seconds=0.01))
     with pytest.raises(ArgumentError, match="expected 'platform' to be 'cpu' or 'cuda', but got 'tpu'"):
         load(platform="tpu")
     if jax.default_backend() == "cpu":

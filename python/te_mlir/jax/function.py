@@ -17,6 +17,7 @@ import jax.numpy as jnp
 
 from te_mlir.dtypes import BY_NAME
 from te_mlir.errors import ArgumentError
+from te_mlir.isolation import Isolation
 from te_mlir.jax._ffi import ARENA, Call, Loaded, jax_dtype
 from te_mlir.jax.graph import is_tracing
 from te_mlir.jax.specs import Options, Spec, State, check, platform_of
@@ -36,7 +37,7 @@ class _Binary:
         source, vjp = function.source(wrt)
         backend = "reference" if function.platform == "cpu" else "cuda"
         options = function.options.text(function.platform)
-        self.program = Program(source, function.entry, options, backend, vjp, function.source_name)
+        self.program = Program(source, function.entry, options, backend, vjp, function.source_name, function.isolation)
         self.loaded = Loaded(self.program, function.platform, function.device)
         arguments = self.program.arguments
         self.inputs = {a.name: i for i, a in enumerate(arguments) if not a.is_result}
@@ -111,9 +112,11 @@ class Function:
         source_name: str = "<text>",
         inputs: Sequence[Spec] | None = None,
         outputs: Sequence[Spec] | None = None,
+        isolation: Isolation | None = None,
     ) -> None:
         self.source, self.entry, self.options = source, entry, options
         self.platform, self.device, self.source_name = platform, device, source_name
+        self.isolation = isolation
         self._lock = threading.RLock()
         self._training: dict[tuple[int, ...], _Training] = {}
         self._inference: _Binary | None = None
@@ -428,6 +431,7 @@ def load(
     strict: bool = False,
     platform: str | None = None,
     source_name: str = "<text>",
+    isolation: Isolation | None = None,
     **options: Any,
 ) -> Function:
     """Loads the function `entry` of an MLIR program as a function of JAX arrays.
@@ -442,4 +446,6 @@ def load(
     chosen, device = platform_of((), platform)
     text = source.to_mlir() if hasattr(source, "to_mlir") else source
     settings = Options(recipe, backward_override, target, strict, tuple(options.items()))
-    return Function(lambda wrt: (text, wrt is not None), entry, settings, chosen, device, source_name)
+    return Function(
+        lambda wrt: (text, wrt is not None), entry, settings, chosen, device, source_name, isolation=isolation
+    )
