@@ -5,7 +5,8 @@ The rows of an expert are consecutive and begin at a multiple of `ALIGNMENT`, as
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from typing import Any, NamedTuple
 
 from te_mlir import build
 from te_mlir.frontend.base import Emission, Unsupported, Value
@@ -13,6 +14,45 @@ from te_mlir.frontend.graph import Atom, Node, Var
 
 #: What the rows of an expert begin at multiples of. Every recipe takes it.
 ALIGNMENT = 128
+
+
+def rows_for(entries: int, experts: int) -> int:
+    """The number of rows that the experts have together, whatever the ids are."""
+    return math.ceil((entries + experts * (ALIGNMENT - 1)) / ALIGNMENT) * ALIGNMENT
+
+
+class Routing(NamedTuple):
+    """Which expert gets which rows, in a graph of a framework.
+
+    ids: the experts of each token, of `shape` [tokens, k]. order: the order of the ids that rows outside of the compiled
+    ops have; None if the ids are in that order.
+    """
+
+    ids: Any
+    shape: tuple[int, int]
+    order: Any
+    experts: int
+
+
+class Grouped(NamedTuple):
+    """The rows of experts that a value of a graph has: those of `rows`, times `probs` [entries].
+
+    sorted: whether the value has them in the order of experts, instead of that of the ids.
+    """
+
+    rows: Any
+    routing: Routing
+    probs: Any = None
+    sorted: bool = True
+
+    @property
+    def order(self) -> Any:
+        """The order of the ids that the value has its rows in; None for that of the ids."""
+        return self.routing.order if self.sorted else None
+
+    def has_places_of(self, other: Grouped) -> bool:
+        """Whether the rows of two values are those of the same tokens, in the same order."""
+        return self._replace(rows=other.rows) == other
 
 
 class Chosen(NamedTuple):
@@ -28,7 +68,7 @@ class Experts(Emission):
     def __init__(self, function: build.Function) -> None:
         super().__init__(function)
         #: Where the rows of a number of experts are.
-        self._routed: dict[tuple[Chosen, int], build.Routed] = {}
+        self.routed: dict[tuple[Chosen, int], build.Routed] = {}
 
     # Defined by each frontend
 
@@ -76,21 +116,21 @@ class Experts(Emission):
         chosen = self._chosen(ids, node)
         rows, experts = self.rows(x, node), node.params["experts"]
         routed = self.function.permute(rows, chosen.ids, experts, ALIGNMENT, chosen.used)
-        self._routed[chosen, experts] = routed
+        self.routed[chosen, experts] = routed
         return self.dense(var, routed.rows)
 
     def _places(self, ids: Atom, experts: int, user: Node) -> build.Routed:
         """Where the rows of experts are."""
         chosen = self._chosen(ids, user)
-        if (chosen, experts) not in self._routed:
+        if (chosen, experts) not in self.routed:
             # The rows come from outside of this function. Some columns are moved for their places.
             zeros = self.function.constant(0.0, (chosen.ids.shape[0], 16), "bfloat16")
             routed = self.function.permute(zeros, chosen.ids, experts, ALIGNMENT, chosen.used)
-            self._routed[chosen, experts] = routed
-        return self._routed[chosen, experts]
+            self.routed[chosen, experts] = routed
+        return self.routed[chosen, experts]
 
     def _op_expert_linear(self, var: Var, node: Node) -> Value:
-        x, w, ids, bias = node.inputs
+        x, w, ids, bias = (*node.inputs, None)[:4]
         f, dtype = self.function, var.dtype
         rows, weights = f.cast(self.rows(x, node), dtype), f.cast(self.stack(w, node), dtype)
         biases = f.cast(self.rows(bias, node), dtype) if bias is not None else None
@@ -99,7 +139,7 @@ class Experts(Emission):
         return self.dense(var, made)
 
     def _op_expert_sum(self, var: Var, node: Node) -> Value:
-        y, ids, probs = node.inputs
+        y, ids, probs = (*node.inputs, None)[:3]
         rows = self.rows(y, node)
         factors = self.function.cast(self.rows(probs, node), "float32") if probs is not None else None
         return self.dense(var, self.function.unpermute(rows, self._places(ids, node.params["experts"], node), factors))

@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fx import Node
 
-from te_mlir.frontend.experts import ALIGNMENT
+from te_mlir.frontend.experts import ALIGNMENT, rows_for
 from te_mlir.torch.adapter import CASTS, name_of
 
 
@@ -42,11 +41,6 @@ def _places(ids: Tensor, experts: int) -> tuple[Tensor, Tensor, Tensor]:
     starts = torch.cat([ends.new_zeros(1), ends[:-1]])
     rows = (chosen * (starts + chosen.cumsum(0) - 1)).sum(1)
     return torch.where(chosen.any(1), rows, -1), starts, sizes
-
-
-def rows_for(entries: int, experts: int) -> int:
-    """The number of rows that the experts have together, whatever the ids are."""
-    return math.ceil((entries + experts * (ALIGNMENT - 1)) / ALIGNMENT) * ALIGNMENT
 
 
 def _rows(x: Tensor, ids: Tensor, experts: int) -> Tensor:

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Set
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch.fx import Graph, Node
 
+from te_mlir.frontend.experts import Grouped, Routing, rows_for
 from te_mlir.torch.adapter import CASTS, SPLITS, name_of
 from te_mlir.torch.adapter import given as arguments_of
 from te_mlir.torch.effects import frozen_nodes
-from te_mlir.torch.expert_ops import IDS, LINEAR, PROBS, ROWS, SUM, reads_ids, rows_for
+from te_mlir.torch.expert_ops import IDS, LINEAR, PROBS, ROWS, SUM, reads_ids
 from te_mlir.torch.nodes import call, called, cast
 from te_mlir.torch.orders import (
-    Order,
     counted,
     divided,
     index_of,
@@ -39,39 +39,6 @@ _OF_ROWS = (
     *("silu", "gelu", "relu", "sigmoid", "tanh", "softplus", "leaky_relu", "hardtanh", "relu6"),
     *("contiguous", "clone", "alias", *CASTS),
 )
-
-
-class _Routing(NamedTuple):
-    """Which expert gets which rows.
-
-    ids: the experts of each token, [tokens, k]. order: the order of the ids that rows outside of the compiled ops have;
-    None if the ids are in that order.
-    """
-
-    ids: Node
-    order: Order | None
-    experts: int
-
-    @property
-    def shape(self) -> list[int]:
-        return list(self.ids.meta["val"].shape)
-
-
-class _Grouped(NamedTuple):
-    """The rows of experts that a value of the graph has: those of `rows`, times `probs` [entries].
-
-    sorted: whether the value has them in the order of experts, instead of that of the ids.
-    """
-
-    rows: Node
-    routing: _Routing
-    probs: Node | None = None
-    sorted: bool = True
-
-    @property
-    def order(self) -> Order | None:
-        """The order of the ids that the value has its rows in; None for that of the ids."""
-        return self.routing.order if self.sorted else None
 
 
 def as_experts(graph: Graph, dependent: Set[Node], written: Set[Node]) -> None:
@@ -124,15 +91,15 @@ class _Rewriter:
         #: Nodes through which no gradient passes.
         self._frozen = frozen_nodes(graph)
         #: What the rows of the values of the graph are; of a node with several values, one for each.
-        self.grouped: dict[Node, _Grouped | list[_Grouped]] = {}
+        self.grouped: dict[Node, Grouped | list[Grouped]] = {}
         #: The experts of rows that are in the order of experts already, by the ends of groups.
-        self._of_ends: dict[Node, _Routing] = {}
+        self._of_ends: dict[Node, Routing] = {}
         #: Ids as [tokens, k], by the values of the graph.
         self._matrices: dict[Node, Node] = {}
 
-    def _one(self, node: Any) -> _Grouped | None:
+    def _one(self, node: Any) -> Grouped | None:
         found = self.grouped.get(node) if isinstance(node, Node) else None
-        return found if isinstance(found, _Grouped) else None
+        return found if isinstance(found, Grouped) else None
 
     def _index_of(self, node: Any) -> tuple[Node, Node] | None:
         """(x, i) of a node that looks up x[i] with a gradient; None for other nodes."""
@@ -156,15 +123,15 @@ class _Rewriter:
                     rows = _cast_as(self.graph, rows, x)
             value = like.new_empty((rows.meta["val"].shape[0], weights.shape[2]))
             made = called(self.graph, value, LINEAR, rows, _transposed(self.graph, w), routing.ids, None)
-        self.grouped[node] = _Grouped(made, routing)
+        self.grouped[node] = Grouped(made, routing)
 
-    def _is_of(self, routing: _Routing, ends: Node) -> bool:
+    def _is_of(self, routing: Routing, ends: Node) -> bool:
         """Whether rows are grouped as a product with these ends expects them."""
         if routing.order is None:
             return self._of_ends.get(ends) is routing
         return counted(ends, routing.experts) is routing.order.vector
 
-    def _source(self, x: Node, ends: Node, experts: int) -> tuple[Node, _Routing]:
+    def _source(self, x: Node, ends: Node, experts: int) -> tuple[Node, Routing]:
         """The tokens whose rows a product takes, and their experts."""
         looked = self._index_of(without_casts(x)) if x not in self._frozen else None
         if looked is not None and looked[0].meta["val"].dim() == 2:
@@ -174,13 +141,14 @@ class _Rewriter:
             if order is not None and counted(ends, experts) is order.vector:
                 is_kept = self.written.isdisjoint((tokens, ends, order.vector, order.node))
                 if is_kept and order.vector.meta["val"].numel() == count:
-                    return tokens, _Routing(self._matrix(order.vector, k), order, experts)
+                    return tokens, Routing(self._matrix(order.vector, k), (count // k, k), order, experts)
         if ends not in self._of_ends:
             device, count = ends.meta["val"].device, x.meta["val"].shape[0]
             rows = call(self.graph, _aten.arange.default, count, device=device, pin_memory=False)
             # Rows behind the last group get a number that no group has.
             ids = call(self.graph, _aten.searchsorted.Tensor, ends, rows, right=True)
-            self._of_ends[ends] = _Routing(call(self.graph, _aten.unsqueeze.default, ids, 1), None, experts)
+            ids = call(self.graph, _aten.unsqueeze.default, ids, 1)
+            self._of_ends[ends] = Routing(ids, (count, 1), None, experts)
         return x, self._of_ends[ends]
 
     def _matrix(self, ids: Node, k: int) -> Node:
@@ -206,7 +174,7 @@ class _Rewriter:
             else:
                 self._summed(node)
 
-    def _biased(self, node: Node) -> _Grouped | None:
+    def _biased(self, node: Node) -> Grouped | None:
         """The sum of a product and the bias of the expert of each row."""
         if not is_op(node, "add", "add_") or node.kwargs.get("alpha", 1) != 1:
             return None
@@ -222,7 +190,7 @@ class _Rewriter:
         made = called(self.graph, rows.meta["val"].clone(), LINEAR, *rows.args[:3], biases)
         return given._replace(rows=made)
 
-    def _weighted(self, node: Node) -> _Grouped | None:
+    def _weighted(self, node: Node) -> Grouped | None:
         """Rows times the weight that their token gives them."""
         if not is_op(node, "mul") or len(node.args) != 2:
             return None
@@ -245,7 +213,7 @@ class _Rewriter:
             return given._replace(rows=cast(self.graph, given.rows, node.meta["val"].dtype), probs=vector)
         return None
 
-    def _followed(self, node: Node) -> _Grouped | list[_Grouped] | None:
+    def _followed(self, node: Node) -> Grouped | list[Grouped] | None:
         """Rows that are computed from rows with the same places."""
         name, value = name_of(node), node.meta["val"]
         if not str(node.target).startswith("aten."):
@@ -253,7 +221,7 @@ class _Rewriter:
         operands = node.all_input_nodes[:1] if name in CASTS else node.all_input_nodes
         own = [self._one(n) for n in operands]
         first = own[0]
-        if first is None or any(one is None or one._replace(rows=first.rows) != first for one in own):
+        if first is None or any(one is None or not one.has_places_of(first) for one in own):
             return None
         if name in CASTS:
             return first._replace(rows=cast(self.graph, first.rows, value.dtype))
@@ -272,7 +240,7 @@ class _Rewriter:
         parts = (called(self.graph, part, operator.getitem, made, i) for i, part in enumerate(made.meta["val"]))
         return [first._replace(rows=part) for part in parts]
 
-    def _in_order(self, node: Node) -> _Grouped | None:
+    def _in_order(self, node: Node) -> Grouped | None:
         """Rows in the order of the ids again, as entries [tokens, k, columns] or [entries, columns]."""
         looked = self._index_of(node)
         given = self._one(looked[0] if looked is not None else node.args[0])
@@ -303,7 +271,7 @@ class _Rewriter:
                 return
         if given is None:
             return
-        shape, graph, dtype = given.routing.shape, self.graph, node.meta["val"].dtype
+        shape, graph, dtype = list(given.routing.shape), self.graph, node.meta["val"].dtype
         if given.probs is None:
             device = given.rows.meta["val"].device
             probs = call(graph, _aten.ones.default, shape, dtype=torch.float32, device=device, pin_memory=False)
@@ -324,14 +292,14 @@ class _Rewriter:
     def finish(self) -> None:
         """Replaces what else reads rows by lookups of them in their order."""
         for node, given in reversed(self.grouped.items()):
-            if isinstance(given, _Grouped) and any(user not in self.grouped for user in node.users):
+            if isinstance(given, Grouped) and any(user not in self.grouped for user in node.users):
                 with self.graph.inserting_before(node):
                     looked = self._looked_up(node, given)
                 # Views of the node, which may be written to, have the memory of its value.
                 looked.meta["val"] = node.meta["val"]
                 node.replace_all_uses_with(looked, lambda user: user not in self.grouped)
 
-    def _looked_up(self, node: Node, given: _Grouped) -> Node:
+    def _looked_up(self, node: Node, given: Grouped) -> Node:
         graph, routing, rows = self.graph, given.routing, given.rows
         value = rows.meta["val"].new_empty((routing.ids.meta["val"].numel(), rows.meta["val"].shape[1]))
         made = called(graph, value, SUM, rows, routing.ids, None, routing.experts)
