@@ -13,7 +13,7 @@ from te_mlir.frontend.emitter import Emitter
 from te_mlir.frontend.graph import Atom, Const, Node, Var, ancestors, is_floating, readers_of, short
 from te_mlir.frontend.looking import node_of, scalar
 from te_mlir.frontend.views import viewed
-from te_mlir.jax.graph import Graph
+from te_mlir.jax.graph import Graph, is_of_integers
 from te_mlir.layout import Layout, row_major
 
 
@@ -126,14 +126,6 @@ class Arguments(Emitter):
             return True
         return atom.node.name in _VIEWS and all(map(self.is_light, atom.node.inputs))
 
-    def is_of_integers(self, atom: Atom) -> bool:
-        """Whether a value is computed from integers, truth values and constants, and from no product of matrices."""
-        nodes = ancestors(atom) if isinstance(atom, Var) else set()
-        given = [v for node in nodes for v in node.inputs if v.node is None and is_floating(v.dtype)]
-        if not nodes:
-            return isinstance(atom, Var) and not atom.floating
-        return all(node.name != "dot_general" for node in nodes) and all(isinstance(v, Const) for v in given)
-
     def _is_known_number(self, atom: Atom) -> bool:
         """Whether a value is a number that JAX computes from integers and constants, such as a count of tokens."""
         if isinstance(atom, Const) or atom.shape or atom.node is None or not atom.floating:
@@ -147,12 +139,12 @@ class Arguments(Emitter):
         if isinstance(atom, Const) or atom.node is None or atom.node.name != "convert_element_type":
             return False
         operand = atom.node.inputs[0]
-        if operand.dtype != "bool" or not isinstance(operand, Var) or not self.is_of_integers(operand):
+        if operand.dtype != "bool" or not isinstance(operand, Var) or not is_of_integers(operand):
             return False
         return all(node.name in _VIEWS or node.name in _COMPARISONS for node in ancestors(operand))
 
     def truths(self, atom: Atom, user: Node) -> Value | None:
-        if not isinstance(atom, Const) and not self.is_of_integers(atom):
+        if not isinstance(atom, Const) and not is_of_integers(atom):
             return None
         repeats = node_of(atom, "broadcast_in_dim")
         if repeats is not None:
@@ -199,6 +191,8 @@ class Arguments(Emitter):
                 made = self.function.cast(self.parameter(atom.node.inputs[0], shape, user), dtype)
             elif shape == matrix_of(atom.shape):
                 made = self.value(atom, user).matrix
+            elif shape == atom.shape:
+                made = self.feed(atom, shape=shape, user=user)
             else:
                 made = self.feed(atom, "matrix", lambda a: a.reshape(shape), shape, user=user)
             self.mark(made)

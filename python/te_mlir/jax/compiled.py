@@ -24,6 +24,7 @@ from te_mlir.frontend.emitter import FLOATS, te_name
 from te_mlir.frontend.graph import Var, ancestors, short
 from te_mlir.jax._ffi import jax_dtype
 from te_mlir.jax.calls import NUMPY, Default, by_position, canonical, is_weak, leaf_names, refuse_inside, some
+from te_mlir.jax.experts import as_experts
 from te_mlir.jax.function import Function
 from te_mlir.jax.graph import Evaluator, Graph, describe, takes_gradients, trace
 from te_mlir.jax.importer import Importer
@@ -88,6 +89,7 @@ class Compiled:
             self.graph, self.out_tree = trace(bound, given)
         else:
             self.graph, self.out_tree = trace(function, given)
+        as_experts(self.graph)
         platform_name, device = platform_of(leaves, platform)
         deterministic = bool(dict(options.pipeline).get("deterministic"))
         self.importer = Importer(self.graph, self.names, platform_name != "cpu", deterministic)
@@ -95,7 +97,7 @@ class Compiled:
         self.exits = self.importer.import_all()
         if self.importer.reasons:
             raise ImportFailure(self.importer.reasons)
-        if not self.importer.function.layers():
+        if not self.importer.function.layers() and not self.importer.routed:
             none = ["the function has no GEMM of an argument with a weight"]
             raise ImportFailure(_other_products(self.graph) or none)
         exits = self.importer.exits

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from te_mlir.frontend.graph import Atom, Const, Node, Var, order_of, short
+from te_mlir.frontend.graph import Atom, Const, Node, Var, ancestors, is_floating, order_of, short
 from te_mlir.jax.gathers import picks_of, rows_of
 from te_mlir.jax.varying import vary
 
@@ -31,7 +31,7 @@ _CALLS = ("jit", "pjit", "checkpoint", "remat2", "closed_call", "core_call")
 _CUSTOM = ("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr")
 
 #: Primitives that also work on operands with broadcast axes of size 1.
-_ELEMENTWISE = frozenset(
+ELEMENTWISE = frozenset(
     [
         "abs",
         "add",
@@ -43,7 +43,10 @@ _ELEMENTWISE = frozenset(
         "div",
         "eq",
         "erf",
+        "erfc",
         "exp",
+        "exp2",
+        "expm1",
         "floor",
         "ge",
         "gt",
@@ -113,6 +116,15 @@ def takes_gradients(value: Var) -> bool:
         if node.name != "stop_gradient" and any(v.node is None or v in reached for v in floats):
             reached.update(node.outputs)
     return value.node is None or value in reached
+
+
+def is_of_integers(atom: Atom) -> bool:
+    """Whether a value is computed from integers, truth values and constants, and from no product of matrices."""
+    nodes = ancestors(atom) if isinstance(atom, Var) else set()
+    given = [v for node in nodes for v in node.inputs if v.node is None and is_floating(v.dtype)]
+    if not nodes:
+        return isinstance(atom, Var) and not atom.floating
+    return all(node.name != "dot_general" for node in nodes) and all(isinstance(v, Const) for v in given)
 
 
 def element_type(dtype: Any) -> Any:
@@ -236,6 +248,12 @@ def apply(graph: Graph, function: Any, inputs: Sequence[Atom], calls: tuple[Any,
     closed = jax.make_jaxpr(function)(*[jax.ShapeDtypeStruct(v.shape, _type_of(v)) for v in inputs])
     with jax.ensure_compile_time_eval():
         return _inline(graph, closed.jaxpr, closed.consts, inputs, calls)
+
+
+def repeated(graph: Graph, node: Node, inputs: Sequence[Atom]) -> list[Atom]:
+    """Adds the operation of a node for other operands, and returns its results."""
+    equation = node.origin.equation
+    return apply(graph, lambda *v: _evaluate(equation, _operands(node, v)), inputs, (equation, *node.origin.calls))
 
 
 def custom_function(equation: Any) -> str:
@@ -403,7 +421,7 @@ def _fold(equation: Any, inputs: Sequence[Const], types: Sequence[Any]) -> list[
         for axis, out in enumerate(params["broadcast_dimensions"]):
             compact[out] = operand.compact.shape[axis]
         return [Const(operand.compact.reshape(compact), shape)]
-    if name in _ELEMENTWISE and not opaque:
+    if name in ELEMENTWISE and not opaque:
         rank = len(shape)
         padded = [c.compact.reshape((1,) * (rank - c.compact.ndim) + c.compact.shape) for c in inputs]
         values = list(np.broadcast_arrays(*padded))
@@ -424,6 +442,12 @@ def _evaluate(equation: Any, inputs: Sequence[Any]) -> list[Any]:
     return list(made) if equation.primitive.multiple_results else [made]
 
 
+def _operands(node: Node, values: Sequence[Any]) -> list[Any]:
+    """The operands of a node's equation, which may have more than the node, because x * x is imported as a square."""
+    count = len(node.origin.equation.invars)
+    return (list(values) * count)[:count]
+
+
 class Evaluator:
     """Computes values of a graph with JAX, from values that are given."""
 
@@ -434,14 +458,11 @@ class Evaluator:
         if isinstance(atom, Const):
             return jnp.asarray(atom.array())
         for node in order_of(atom, self.known):
-            equation = node.origin.equation
-            # The equation may have more operands than the node, because x * x is imported as a square.
-            count = len(equation.invars)
-            inputs = vary([self(v) for v in (node.inputs * count)[:count]])
+            inputs = vary(_operands(node, [self(v) for v in node.inputs]))
             if node.name == "broadcast_in_dim":
                 # The importer may have made it for an operand of the equation, which does not repeat it.
                 axes = [int(a) for a in node.params["broadcast_dimensions"]]
                 self.known[node.output] = jax.lax.broadcast_in_dim(inputs[0], node.output.shape, axes)
                 continue
-            self.known.update(zip(node.outputs, _evaluate(equation, inputs)))
+            self.known.update(zip(node.outputs, _evaluate(node.origin.equation, inputs)))
         return self.known[atom]

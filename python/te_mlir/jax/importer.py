@@ -153,7 +153,8 @@ class Importer(Weights):
 
     def lacks(self, node: Node) -> Unsupported:
         reason = f"'{node.name}' has no counterpart in te{_HINTS.get(node.name, '')}"
-        return Unsupported(node, reason, always=True)
+        failure: Unsupported | None = node.params.get("failure")
+        return failure or Unsupported(node, reason, always=True)
 
     def _op_abs(self, var: Var, node: Node) -> Value:
         # JAX's derivative at 0 is 1, and that of math.absf is 0.
@@ -263,6 +264,7 @@ class Importer(Weights):
 
 _HINTS = {
     "while": "; write the loop in Python",
+    "top_k": ", except for the choice of experts of 'ragged_dot'",
     "cond": "; evaluate the condition outside of the function",
 }
 

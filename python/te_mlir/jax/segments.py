@@ -19,6 +19,7 @@ from te_mlir.frontend.graph import Atom, Const, Node, Var, is_floating, width
 from te_mlir.frontend.looking import SAME_ORDER, scalar
 from te_mlir.frontend.scores import Scores, causal_window, mask_axes
 from te_mlir.jax.arguments import Arguments
+from te_mlir.jax.graph import is_of_integers
 
 #: For each axis of a value, the label of the axis of the scores that it varies along, or None.
 Labels = tuple[int | None, ...]
@@ -158,11 +159,7 @@ class Segments(Arguments):
 
     def is_given(self, atom: Atom) -> bool:
         """Whether a value is computed from integers and constants only."""
-        return (
-            isinstance(atom, Var)
-            and atom.dtype in ("bool", "int32", "float32", "bfloat16")
-            and self.is_of_integers(atom)
-        )
+        return isinstance(atom, Var) and atom.dtype in ("bool", "int32", "float32", "bfloat16") and is_of_integers(atom)
 
     def outside_mask(
         self, user: Node, found: Attention, scores: Scores, before: Sequence[int], query: int

@@ -15,6 +15,7 @@ from te_mlir.frontend.graph import Atom, Node, Var
 from te_mlir.frontend.linear import Operand
 from te_mlir.frontend.losses import Picked
 from te_mlir.frontend.parts import Columns, is_view, part_of, parts_of
+from te_mlir.jax.graph import is_of_integers
 from te_mlir.jax.segments import Segments
 
 
@@ -25,8 +26,8 @@ class Weights(Segments):
         return self.is_light(atom)
 
     def layer_name(self, w: Atom, part: Columns | None, user: Node) -> str | None:
-        label = self.label_of(w)
-        return None if label.startswith("value") else label if part is None else f"{label}.{part.name}"
+        name = self.stack_name(w)
+        return f"{name}.{part.name}" if name is not None and part is not None else name
 
     def weight(self, w: Operand, part: Columns | None, user: Node) -> tuple[build.Value, bool]:
         lies = self.layout_of(w.atom) if self.is_light(w.atom) else self.value(w.atom, user).layout
@@ -92,6 +93,28 @@ class Weights(Segments):
             made = self.function.cast(made, dtype)
         return made
 
+    # Experts
+
+    def given_ids(self, ids: Atom, user: Node) -> build.Value:
+        return self.feed(ids, "experts", shape=ids.shape, dtype="int32", differentiable=False, user=user)
+
+    def stack(self, w: Atom, user: Node) -> build.Value:
+        order = user.params["order"]
+        shape = tuple(w.shape[a] for a in order)
+        if self.is_stored(w, order):
+            return self.parameter(w, shape, user)
+        if not self.is_light(w):
+            value = self.value(w, user)
+            elements = self.in_order(Value(value.matrix, value.layout.permute(order)), user)
+            return self.function.reshape(elements, shape)
+        made = self.feed(w, "transposed", lambda a: jnp.transpose(a, order), shape, user=user, how=order)
+        self.mark(made)
+        return made
+
+    def stack_name(self, w: Atom) -> str | None:
+        label = self.label_of(w)
+        return None if label.startswith("value") else label
+
     # Parts of layers
 
     def uses(self, var: Var) -> list[Var] | None:
@@ -150,7 +173,7 @@ class Weights(Segments):
 
     def picks(self, picked: Picked, user: Node) -> build.Value:
         targets, last = picked.targets, picked.x.shape[-1] - 1
-        if isinstance(targets, Var) and not self.is_of_integers(targets):
+        if isinstance(targets, Var) and not is_of_integers(targets):
             raise Unsupported(user, "its indices are computed from compiled values")
 
         def make(t: Any) -> Any:
