@@ -56,12 +56,8 @@ module {
     %one = arith.constant dense<1.0> : tensor<f32>
     %more = arith.subf %one, %skip : tensor<f32>
     %t = arith.addf %updates, %more : tensor<f32>
-    %s0 = te.sum_of_squares %dtable unless %skip : !table
-    %s1 = te.sum_of_squares %dgain plus %s0 unless %skip : !gain
-    %s2 = te.sum_of_squares %dup plus %s1 unless %skip : !up
-    %s3 = te.sum_of_squares %ddown plus %s2 unless %skip : !down
-    %s4 = te.sum_of_squares %dhead plus %s3 unless %skip : !table
-    %norm, %factor = te.clip_factor %s4 {max_norm = 1.0 : f32}
+    %squares = te.sum_of_squares %dtable, %dgain, %dup, %ddown, %dhead unless %skip : !table, !gain, !up, !down, !table
+    %norm, %factor = te.clip_factor %squares {max_norm = 1.0 : f32}
     %lr = arith.constant dense<0.01> : tensor<f32>
     %table1, %table_m1, %table_v1 = te.adamw %table, %dtable, %table_m, %table_v lr %lr step %t grad_scale %factor unless %skip : !table, !table
     %gain1, %gain_m1, %gain_v1 = te.adamw %gain, %dgain, %gain_m, %gain_v lr %lr step %t grad_scale %factor unless %skip : !gain, !gain

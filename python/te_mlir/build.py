@@ -467,10 +467,9 @@ class Function:
         operands = [logits, targets]
         return self.append("te.cross_entropy", operands, [((), "float32")], _types(operands), attributes=attributes)[0]
 
-    def sum_of_squares(self, x: Value, total: Value | None = None) -> Value:
-        """The sum of the squares of x, of any shape, added to `total`; both sums are float32 []."""
-        operands, syntax = ([x, total], f"{x.name} plus {total.name}") if total else ([x], x.name)
-        return self.append("te.sum_of_squares", operands, [((), "float32")], x.type, syntax)[0]
+    def sum_of_squares(self, *tensors: Value) -> Value:
+        """The sum of the squares of one or more tensors of any shapes, float32 []."""
+        return self.append("te.sum_of_squares", tensors, [((), "float32")], ", ".join(x.type for x in tensors))[0]
 
     # Elementwise ops on operands of one type.
 

@@ -250,8 +250,17 @@ void addAttention(Cases &cases) {
                                               {"sequence", 4096},
                                               {"heads", 32},
                                               {"head_dim", 128}};
-  cases.push_back(
-      {"rope 8192x4096", "rope", heads + Parameters{{"rotary_dim", 128}}});
+  const Parameters rotary = heads + Parameters{{"rotary_dim", 128}};
+  cases.push_back({"rope 8192x4096", "rope", rotary});
+  cases.push_back({"rope_group 8192x4096 and 8192x1024",
+                   "rope_group",
+                   kBF16 + Parameters{{"tokens", T},
+                                      {"sequence", 4096},
+                                      {"head_dim", 128},
+                                      {"rotary_dim", 128},
+                                      {"heads0", 32},
+                                      {"heads1", 8}},
+                   {"x0", "x1", "y0", "y1"}});
   // Causal: half of the pairs of positions are multiplied, in 2 products
   // forward and 5 backward. A window of 1024 keys has 7/16 of the pairs.
   const double pairs = 4.0 * T * 4096 * H / 2;
@@ -463,7 +472,19 @@ void addOptimizers(Cases &cases) {
   cases.push_back(std::move(group));
   cases.push_back({"sum_of_squares bf16 14336x4096",
                    "sum_of_squares",
-                   {{"count", F * H}, {"type", TE_RT_BF16}}});
+                   {{"count0", F * H}, {"type0", TE_RT_BF16}},
+                   {"x0"}});
+  // The gradients of a layer: its matrices and the weights of its norms.
+  KernelCase squares{"sum_of_squares bf16 of a layer", "sum_of_squares", {}};
+  const int64_t counts[] = {H * H, H * H / 4, H * H / 4, H * H, F * H,
+                            F * H, F * H,     H,         H};
+  for (size_t i = 0; i < std::size(counts); ++i) {
+    const std::string number = std::to_string(i);
+    squares.parameters.push_back({"count" + number, counts[i]});
+    squares.parameters.push_back({"type" + number, TE_RT_BF16});
+    squares.optional.push_back("x" + number);
+  }
+  cases.push_back(std::move(squares));
 }
 
 /// The GEMMs of the block: fprop and dgrad, then wgrad.

@@ -136,34 +136,39 @@ def TE_SgdOp
 def TE_SumOfSquaresOp
     : TE_PureOp<"sum_of_squares",
         TE_NoAxes, [AttrSizedOperandSegments, TE_SkippableOpInterface]> {
-  let summary = "add the squares of a tensor to a sum";
+  let summary = "add the squares of tensors to a sum";
   let description = [{
-    `new_sum = sum + Σ x²` in f32; `sum` is 0 if it is not given. A chain of these
-    ops over all gradients sums the squares of their global norm. The order of the
-    sum is part of the definition of the [kernel](kernels.md), and depends neither
-    on the backend nor on the GPU. A square that overflows is infinite, and NaN
-    stays NaN. If `skip` is exactly 1.0, nothing else is read, and `new_sum` is 0.
+    `new_sum = sum + Σ x0² + Σ x1² + ...` in f32, added in this order; `sum` is 0 if
+    it is not given. With all gradients, it is the square of their global norm, and 32
+    of them are one launch. The order of the sum is part of the definition of the
+    [kernel](kernels.md), and depends neither on the backend nor on the GPU. A square
+    that overflows is infinite, and NaN stays NaN. If `skip` is exactly 1.0, nothing
+    else is read, and `new_sum` is 0.
 
-    If ranks have parts of `x`, such as those of sharded weights, `new_sum` is one
-    rank's summand: sum it with `te.all_reduce` before it is read. A chain must
-    have only tensors that are split over the same axes of the mesh, so that no
-    square is counted twice; sums of two chains may be added after that. A gradient
-    that is itself one rank's summand must be summed before it is squared.
-    `te-verify-collectives` refuses programs that break these rules.
+    If ranks have parts of the tensors, such as those of sharded weights, `new_sum` is
+    one rank's summand: sum it with `te.all_reduce` before it is read. All tensors, also
+    those of `sum`, must be split over the same axes of the mesh, so that no square is
+    counted twice; two such sums may be added after that. A gradient that is itself one
+    rank's summand must be summed before it is squared. `te-verify-collectives` refuses
+    programs that break these rules.
+
+    Constraints:
+    1. (sum_of_squares-c1) There are one or more tensors.
 
     Example:
 
     ```mlir
-    %s1 = te.sum_of_squares %g1 : tensor<1024x512xbf16>
-    %s2 = te.sum_of_squares %g2 plus %s1 : tensor<512xf32>
-    %s3 = te.sum_of_squares %g2 plus %s1 unless %skip : tensor<512xf32>
+    %s1 = te.sum_of_squares %g1, %g2 : tensor<1024x512xbf16>, tensor<512xf32>
+    %s2 = te.sum_of_squares %g3 plus %s1 : tensor<512xf32>
+    %s3 = te.sum_of_squares %g3 plus %s1 unless %skip : tensor<512xf32>
     ```
   }];
-  let arguments = (ins Arg<TE_HPTensor, "any shape">:$x,
+  let arguments = (ins Arg<Variadic<TE_HPTensor>, "one or more, of any shapes">:$x,
                        Arg<Optional<TE_F32Scalar>, "the sum so far">:$sum,
                        Arg<Optional<TE_F32Scalar>, "1.0 sums nothing">:$skip);
-  let results = (outs Res<TE_F32Scalar, "the sum with the squares of x">:$new_sum);
+  let results = (outs Res<TE_F32Scalar, "the sum with the squares of all x">:$new_sum);
   let assemblyFormat = "$x (`plus` $sum^)? (`unless` $skip^)? attr-dict `:` type($x)";
+  let hasVerifier = 1;
 }
 
 def TE_ClipFactorOp

@@ -87,12 +87,18 @@ class InOpt<list<string> shape, string type> : Buffer<shape, type, 0, 1>;
 class OutOpt<list<string> shape, string type> : Buffer<shape, type, 1, 1>;
 
 /// The lists `names`0, `names`1, ... of the members of a group of `n`. The shape of
-/// buffer i is the parameter `count`i. All are optional, so that a group may be smaller.
+/// buffer i is `count`i, a parameter or an expression that ends with one. All are
+/// optional, so that a group may be smaller.
 class EachParameter<string names, ParameterType type, int n> {
   dag List = !dag(parameters, !listsplat(type, n), !foreach(i, !range(n), names # i));
 }
 class EachIn<string names, string count, string type, int n> {
   dag List = !dag(buffers, !foreach(i, !range(n), InOpt<[count # i], type>),
+                  !foreach(i, !range(n), names # i));
+}
+/// `EachIn` of members whose types differ: that of buffer i is the parameter `types`i.
+class EachTypedIn<string names, string count, string types, int n> {
+  dag List = !dag(buffers, !foreach(i, !range(n), InOpt<[count # i], types # i>),
                   !foreach(i, !range(n), names # i));
 }
 class EachOut<string names, string count, string type, int n> {

@@ -1,7 +1,7 @@
 //===- BufferChecks.cpp - the optional buffers that a launch needs --------===//
 
-#include "Core/AdamwGroup.h"
 #include "Core/Capabilities.h"
+#include "Core/KernelGroups.h"
 
 #include <string>
 
@@ -14,17 +14,41 @@ static Status missing(const char *buffer, const std::string &why) {
                                       "' " + why + ", but got null"};
 }
 
+/// Member `i`, whose `what` is `size`, needs the buffers with the number `i` of
+/// those that begin at `firsts`.
+static Status checkMember(int i, const char *what, int64_t size,
+                          std::initializer_list<int> firsts,
+                          void *const *buffers) {
+  for (int first : firsts)
+    if (size != 0 && !buffers[first + i])
+      return {TE_RT_INVALID_ARGUMENT, "expected all buffers of tensor " +
+                                          to_string(i) + ", whose " + what +
+                                          " is " + to_string(size)};
+  return Status::ok();
+}
 Status checkBuffers(const adamw_group_params &p, void *const *buffers) {
   namespace b = adamw_group_buffers;
-  for (int i = 0; i < kAdamwGroup; ++i) {
-    const int64_t count = memberOf(p, i).count;
-    for (int first : {b::param0, b::grad0, b::m0, b::v0, b::new_param0,
-                      b::new_m0, b::new_v0})
-      if (count != 0 && !buffers[first + i])
-        return {TE_RT_INVALID_ARGUMENT, "expected all buffers of tensor " +
-                                            to_string(i) + ", whose count is " +
-                                            to_string(count)};
-  }
+  for (int i = 0; i < kAdamwGroup; ++i)
+    TE_RT_RETURN_IF_FAILED(checkMember(i, "count", memberOf(p, i).count,
+                                       {b::param0, b::grad0, b::m0, b::v0,
+                                        b::new_param0, b::new_m0, b::new_v0},
+                                       buffers));
+  return Status::ok();
+}
+Status checkBuffers(const delayed_scaling_group_params &p,
+                    void *const *buffers) {
+  namespace b = delayed_scaling_group_buffers;
+  for (int i = 0; i < kDelayedScalingGroup; ++i)
+    TE_RT_RETURN_IF_FAILED(checkMember(
+        i, "number of slots", memberOf(p, i).slots,
+        {b::amax0, b::history0, b::scale0, b::new_history0, b::new_scale0},
+        buffers));
+  return Status::ok();
+}
+Status checkBuffers(const sum_of_squares_params &p, void *const *buffers) {
+  for (int i = 0; i < kSquaresGroup; ++i)
+    TE_RT_RETURN_IF_FAILED(checkMember(i, "count", memberOf(p, i).count,
+                                       {sum_of_squares_buffers::x0}, buffers));
   return Status::ok();
 }
 
@@ -63,6 +87,24 @@ Status checkBuffers(const rope_params &p, void *const *buffers) {
   if (p.has_positions == 0 || buffers[rope_buffers::positions])
     return Status::ok();
   return missing("positions", "for 'has_positions' 1");
+}
+Status checkBuffers(const rope_group_params &p, void *const *buffers) {
+  namespace b = rope_group_buffers;
+  if (p.has_positions != 0 && !buffers[b::positions])
+    return missing("positions", "for 'has_positions' 1");
+  for (int i = 0; i < kRopeGroup; ++i)
+    TE_RT_RETURN_IF_FAILED(checkMember(
+        i, "number of heads", memberOf(p, i).heads, {b::x0, b::y0}, buffers));
+  return Status::ok();
+}
+Status checkBuffers(const quantize_tensor_group_params &,
+                    void *const *buffers) {
+  namespace b = quantize_tensor_group_buffers;
+  for (int first : {b::row0, b::row_scale0, b::col0, b::col_scale0, b::amax0})
+    if (!buffers[first] != !buffers[first + 1])
+      return {TE_RT_INVALID_ARGUMENT,
+              "expected both matrices to have the same outputs"};
+  return Status::ok();
 }
 
 Status checkBuffers(const scaled_matmul_params &p, void *const *buffers) {

@@ -164,7 +164,7 @@ Status checkRule(const attention_backward_params &p) {
 Status checkRule(const attention_sink_grad_params &p) {
   return checkBoundaries(Checks(), p);
 }
-Status checkRule(const rope_params &p) {
+template <typename Params> Checks checkRotation(const Params &p) {
   return Checks()
       .multiple("tokens", p.tokens, p.has_positions ? 1 : p.sequence)
       .require(p.rotary_dim <= p.head_dim,
@@ -172,6 +172,8 @@ Status checkRule(const rope_params &p) {
                    to_string(p.head_dim) + ")",
                to_string(p.rotary_dim));
 }
+Status checkRule(const rope_params &p) { return checkRotation(p); }
+Status checkRule(const rope_group_params &p) { return checkRotation(p); }
 
 Status checkRule(const count_nonfinite_params &p) {
   return Checks().require(p.index < p.entries, "'index' to be below 'entries'",

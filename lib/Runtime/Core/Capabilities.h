@@ -29,8 +29,14 @@ Status checkBuffers(const attention_backward_params &params,
                     void *const *buffers);
 Status checkBuffers(const attention_sink_grad_params &params,
                     void *const *buffers);
+Status checkBuffers(const delayed_scaling_group_params &params,
+                    void *const *buffers);
+Status checkBuffers(const quantize_tensor_group_params &params,
+                    void *const *buffers);
 Status checkBuffers(const rope_params &params, void *const *buffers);
+Status checkBuffers(const rope_group_params &params, void *const *buffers);
 Status checkBuffers(const scaled_matmul_params &params, void *const *buffers);
+Status checkBuffers(const sum_of_squares_params &params, void *const *buffers);
 Status checkBuffers(const tensor_stats_params &params, void *const *buffers);
 
 } // namespace te::rt

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Core/KernelGroups.h"
 #include "Reference/Reference.h"
 
 #include <cstring>
@@ -160,6 +161,15 @@ void quantize_tensor(const quantize_tensor_params &p, void *const *buffers) {
         roundTo(amaxOf(x, p.x_rows * p.x_cols, p.x_type), p.type);
 }
 
+void quantize_tensor_group(const quantize_tensor_group_params &p,
+                           void *const *buffers) {
+  const quantize_tensor_params one = {
+      1,      p.rows,     p.cols,      p.x_rows,      p.x_cols,      p.x_type,
+      p.type, p.fp8_type, p.from_amax, p.pow2_scales, p.amax_epsilon};
+  for (int i : {0, 1})
+    quantize_tensor(one, quantizeBuffersOf(buffers, i).data());
+}
+
 void amax(const amax_params &p, void *const *buffers) {
   namespace b = amax_buffers;
   *static_cast<float *>(buffers[b::amax]) =
@@ -205,6 +215,15 @@ void delayed_scaling_update(const delayed_scaling_update_params &p,
     }
     newScale[slot] = math::delayedScale(amax, scaledMax, scale[slot]);
   }
+}
+
+void delayed_scaling_group(const delayed_scaling_group_params &p,
+                           void *const *buffers) {
+  for (int i = 0; i < kDelayedScalingGroup; ++i)
+    if (const delayed_scaling_update_params member = memberOf(p, i);
+        member.slots != 0)
+      delayed_scaling_update(member,
+                             delayedScalingBuffersOf(buffers, i).data());
 }
 
 void dequantize(const dequantize_params &p, void *const *buffers) {

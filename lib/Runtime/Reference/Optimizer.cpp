@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Core/AdamwGroup.h"
+#include "Core/KernelGroups.h"
 #include "Core/Moments.h"
 #include "Reference/Reference.h"
 
@@ -68,7 +68,7 @@ void adamw(const adamw_params &p, void *const *buffers) {
 void adamw_group(const adamw_group_params &p, void *const *buffers) {
   for (int i = 0; i < kAdamwGroup; ++i)
     if (const adamw_params member = memberOf(p, i); member.count != 0)
-      adamw(member, buffersOfMember(buffers, i).data());
+      adamw(member, adamwBuffersOf(buffers, i).data());
 }
 
 void adamw_fp8(const adamw_fp8_params &p, void *const *buffers) {
@@ -142,30 +142,36 @@ void sgd(const sgd_params &p, void *const *buffers) {
   }
 }
 
+static float squaresOf(const void *x, const SquaresMember &member) {
+  constexpr int64_t kRun = te_table::kernel_rows::kSquaresRun;
+  std::vector<float> runs(ceilDiv(member.count, kRun));
+  parallelFor(runs.size(), member.count, [&](int64_t begin, int64_t end) {
+    for (int64_t run = begin; run < end; ++run) {
+      const int64_t first = run * kRun;
+      runs[run] = laneSum(std::min(kRun, member.count - first),
+                          [&](float acc, int64_t i) {
+                            const float value = load(x, first + i, member.type);
+                            return std::fmaf(value, value, acc);
+                          });
+    }
+  });
+  return laneSum(static_cast<int64_t>(runs.size()),
+                 [&](float acc, int64_t run) { return acc + runs[run]; });
+}
+
 void sum_of_squares(const sum_of_squares_params &p, void *const *buffers) {
   namespace b = sum_of_squares_buffers;
-  constexpr int64_t kRun = te_table::kernel_rows::kSquaresRun;
   auto *newSum = static_cast<float *>(buffers[b::new_sum]);
   if (isSkipped(buffers[b::skip])) {
     *newSum = 0.0f;
     return;
   }
-  std::vector<float> runs(ceilDiv(p.count, kRun));
-  parallelFor(runs.size(), p.count, [&](int64_t begin, int64_t end) {
-    for (int64_t run = begin; run < end; ++run) {
-      const int64_t first = run * kRun;
-      runs[run] =
-          laneSum(std::min(kRun, p.count - first), [&](float acc, int64_t i) {
-            const float x = load(buffers[b::x], first + i, p.type);
-            return std::fmaf(x, x, acc);
-          });
-    }
-  });
   const auto *sum = static_cast<const float *>(buffers[b::sum]);
-  const float squares =
-      laneSum(static_cast<int64_t>(runs.size()),
-              [&](float acc, int64_t run) { return acc + runs[run]; });
-  *newSum = (sum ? *sum : 0.0f) + squares;
+  float total = sum ? *sum : 0.0f;
+  for (int i = 0; i < kSquaresGroup; ++i)
+    if (const SquaresMember member = memberOf(p, i); member.count != 0)
+      total += squaresOf(buffers[b::x0 + i], member);
+  *newSum = total;
 }
 
 void clip_factor(const clip_factor_params &p, void *const *buffers) {

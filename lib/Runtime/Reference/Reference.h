@@ -30,6 +30,7 @@ Status checkValues(const attention_params &p, void *const *buffers);
 Status checkValues(const attention_backward_params &p, void *const *buffers);
 Status checkValues(const attention_sink_grad_params &p, void *const *buffers);
 Status checkValues(const rope_params &p, void *const *buffers);
+Status checkValues(const rope_group_params &p, void *const *buffers);
 
 /// Whether a launch with this `skip` leaves its outputs as they are.
 inline bool isSkipped(const void *skip) {

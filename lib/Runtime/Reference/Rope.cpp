@@ -1,5 +1,6 @@
 //===- Rope.cpp - rotary position embedding -------------------------------===//
 
+#include "Core/KernelGroups.h"
 #include "Core/Rotation.h"
 #include "Reference/Reference.h"
 
@@ -53,6 +54,16 @@ void rope(const rope_params &p, void *const *buffers) {
   }
   if (buffers[b::amax])
     *static_cast<float *>(buffers[b::amax]) = amax;
+}
+
+Status checkValues(const rope_group_params &p, void *const *buffers) {
+  return checkValues(memberOf(p, 0), ropeBuffersOf(buffers, 0).data());
+}
+
+void rope_group(const rope_group_params &p, void *const *buffers) {
+  for (int i = 0; i < kRopeGroup; ++i)
+    if (const rope_params member = memberOf(p, i); member.heads != 0)
+      rope(member, ropeBuffersOf(buffers, i).data());
 }
 
 } // namespace te::rt::reference

@@ -207,14 +207,32 @@ template <> LogicalResult te::emitLaunches(SgdOp op, LaunchEmitter &emitter) {
 
 template <>
 LogicalResult te::emitLaunches(SumOfSquaresOp op, LaunchEmitter &emitter) {
-  return LaunchCall(emitter, op, "sum_of_squares")
-      .i64("count", count(op.getX()))
-      .type("type", elementType(op.getX()))
-      .in(op.getX())
-      .in(op.getSum())
-      .out(op.getNewSum())
-      .in(op.getSkip())
-      .emit();
+  const tert::KernelInfo *kernel = tert::lookupKernel("sum_of_squares");
+  const unsigned ofSum = *kernel->findBuffer("sum"), most = ofSum;
+  FloatType f32 = emitter.getBuilder().getF32Type();
+  Value sum;
+  for (size_t first = 0; first < op.getX().size(); first += most) {
+    const OperandRange rest = op.getX().drop_front(first);
+    const OperandRange tensors = rest.take_front(most);
+    LaunchCall call(emitter, op, kernel->name);
+    for (unsigned i = 0; i < most; ++i) {
+      const bool isGiven = i < tensors.size();
+      call.i64(("count" + Twine(i)).str(), isGiven ? count(tensors[i]) : 0)
+          .type(("type" + Twine(i)).str(),
+                isGiven ? elementType(tensors[i]) : f32)
+          .in(isGiven ? tensors[i] : Value());
+    }
+    sum ? call.buffer(sum) : call.in(op.getSum());
+    const bool isLast = rest.size() <= most;
+    FailureOr<tert::LaunchOp> launch =
+        call.outOrScratch(isLast ? op.getNewSum() : Value(), 1)
+            .in(op.getSkip())
+            .launch();
+    if (failed(launch))
+      return failure();
+    sum = launch->getBuffers()[ofSum + 1];
+  }
+  return success();
 }
 
 template <>

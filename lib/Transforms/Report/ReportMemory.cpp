@@ -64,8 +64,9 @@ static StringRef causeOfArgument(DictionaryAttr entry, Value buffer) {
         llvm::is_contained({"m", "v", "scales", "buf"},
                            parameter.rtrim("0123456789")))
       return "optimizer_state";
-    if (kernel == "delayed_scaling_update" &&
-        (parameter == "history" || parameter == "scale"))
+    if (llvm::is_contained({"delayed_scaling_update", "delayed_scaling_group"},
+                           kernel) &&
+        llvm::is_contained({"history", "scale"}, parameter.rtrim("0123456789")))
       return "quantiser_state";
     const tert::KernelInfo *row = tert::lookupKernel(kernel);
     if (!row->buffers[use.getOperandNumber()].isOutput)

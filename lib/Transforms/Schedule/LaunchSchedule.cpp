@@ -32,6 +32,13 @@ static int64_t bytesOf(Value buffer) {
   return cast<tert::BufferType>(buffer.getType()).getBytes();
 }
 
+int64_t te::getBytes(LaunchOp launch) {
+  int64_t bytes = 0;
+  for (Value buffer : launch.getBuffers())
+    bytes += bytesOf(buffer);
+  return bytes;
+}
+
 LaunchSchedule::LaunchSchedule(func::FuncOp function)
     : launches(function.getOps<LaunchOp>()) {
   for (auto [number, each] : llvm::enumerate(launches)) {

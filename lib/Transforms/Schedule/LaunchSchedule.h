@@ -22,6 +22,9 @@ namespace mlir::te {
 size_t findFirstOfBackward(func::FuncOp function,
                            ArrayRef<tert::LaunchOp> launches);
 
+/// The bytes of all buffers of a launch.
+int64_t getBytes(tert::LaunchOp launch);
+
 class LaunchSchedule {
 public:
   explicit LaunchSchedule(func::FuncOp function);

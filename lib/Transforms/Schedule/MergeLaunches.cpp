@@ -40,13 +40,6 @@ static constexpr unsigned kNear = 12;
 /// they were.
 static constexpr int64_t kGrowth = int64_t(1) << 16, kPartOfPeak = 1000;
 
-static int64_t bytesOf(LaunchOp launch) {
-  int64_t bytes = 0;
-  for (Value buffer : launch.getBuffers())
-    bytes += cast<tert::BufferType>(buffer.getType()).getBytes();
-  return bytes;
-}
-
 namespace {
 
 /// Launches that become one, by number.
@@ -95,7 +88,7 @@ bool MergeLaunches::join(LaunchSchedule &schedule, Group &group,
         }))
       continue;
     const bool isSmall = llvm::all_of(moved, [&](unsigned each) {
-      return bytesOf(launches[each]) <= kSmall;
+      return getBytes(launches[each]) <= kSmall;
     });
     if (!isSmall && here - there > kNear) {
       why = "they are more than " + std::to_string(kNear) + " launches apart";

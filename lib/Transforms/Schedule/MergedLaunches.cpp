@@ -2,6 +2,8 @@
 
 #include "MergedLaunches.h"
 
+#include "LaunchSchedule.h"
+
 #include "TEDialect/TERT/ElementwiseOps.h"
 #include "TEDialect/TERT/KernelTable.h"
 
@@ -30,46 +32,61 @@ static Value bufferOf(LaunchOp launch, StringRef name) {
       .getBuffers()[*tert::lookupKernel(launch.getKernel())->findBuffer(name)];
 }
 
+static bool isAbsent(Value buffer) {
+  return buffer.getDefiningOp<tert::NullOp>() != nullptr;
+}
+
+/// A launch that moves more bytes takes over ten microseconds.
+static constexpr int64_t kMostBytes = int64_t(48) << 20;
+
+/// Of launches of one kernel that may differ in `parameters`, and have the same
+/// `buffers`.
+static LaunchMerger::Key keyWith(LaunchOp launch,
+                                 ArrayRef<StringRef> parameters,
+                                 ArrayRef<StringRef> buffers) {
+  LaunchMerger::Key key = {launch.getKernelAttr().getAsOpaquePointer(),
+                           parametersWithout(launch, parameters)
+                               .getDictionary(launch.getContext())
+                               .getAsOpaquePointer()};
+  for (StringRef name : buffers) {
+    Value buffer = bufferOf(launch, name);
+    key.push_back(isAbsent(buffer) ? nullptr : buffer.getAsOpaquePointer());
+  }
+  return key;
+}
+
 namespace {
 
-/// Updates of small parameters, such as biases and the weights of norms.
-class AdamwMerger final : public LaunchMerger {
-  static constexpr StringLiteral kAll[] = {"lr", "step", "grad_scale", "skip"};
-  static constexpr StringLiteral kEach[] = {"param",     "grad",  "m",    "v",
-                                            "new_param", "new_m", "new_v"};
-  /// An update of more elements takes longer than the time between launches.
-  static constexpr int64_t kMostElements = 1 << 16;
-
+/// Launches that a kernel for many tensors replaces. Its row has the parameters
+/// and buffers of each tensor with numbers.
+class GroupMerger : public LaunchMerger {
 public:
+  /// `kernel` becomes `group`. Each tensor has the parameters `own` and the
+  /// buffers `each`; all have the other parameters and the buffers `shared`.
+  GroupMerger(StringRef kernel, StringRef group, ArrayRef<StringRef> own,
+              ArrayRef<StringRef> each, ArrayRef<StringRef> shared = {})
+      : kernel(kernel), group(group), own(own), each(each), shared(shared) {}
+
   std::optional<Key> keyOf(LaunchOp launch) const override {
-    if (launch.getKernel() != "adamw" ||
-        parameterOf(launch, "count") > kMostElements)
+    if (launch.getKernel() != kernel)
       return std::nullopt;
-    Key key = {launch.getKernelAttr().getAsOpaquePointer(),
-               parametersWithout(launch, {"count", "seed"})
-                   .getDictionary(launch.getContext())
-                   .getAsOpaquePointer()};
-    for (StringRef name : kAll) {
-      Value buffer = bufferOf(launch, name);
-      const bool isAbsent = buffer.getDefiningOp<tert::NullOp>() != nullptr;
-      key.push_back(isAbsent ? nullptr : buffer.getAsOpaquePointer());
-    }
-    return key;
+    return keyWith(launch, own, shared);
   }
 
   bool fit(ArrayRef<LaunchOp> launches) const override {
-    const tert::KernelInfo *kernel = tert::lookupKernel("adamw_group");
-    const unsigned most =
-        *kernel->findBuffer("grad0") - *kernel->findBuffer("param0");
+    const tert::KernelInfo *row = tert::lookupKernel(group);
+    unsigned most = 0;
+    while (row->findBuffer((each.front() + Twine(most)).str()))
+      ++most;
     return launches.size() <= most;
   }
 
   void merge(OpBuilder &builder, Location loc,
              ArrayRef<LaunchOp> launches) const override {
-    const tert::KernelInfo *kernel = tert::lookupKernel("adamw_group");
+    const tert::KernelInfo *row = tert::lookupKernel(group);
     LaunchOp first = launches.front();
-    NamedAttrList parameters = parametersWithout(first, {"count", "seed"});
-    for (const tert::KernelParameter &parameter : kernel->parameters)
+    NamedAttrList parameters = parametersWithout(first, own);
+    for (const tert::KernelParameter &parameter : row->parameters)
       if (!parameters.get(parameter.name))
         parameters.set(parameter.name,
                        parameter.type == tert::KernelParameter::I64
@@ -77,29 +94,75 @@ public:
                            : builder.getI32IntegerAttr(0));
     Value none = tert::NullOp::create(
         builder, loc, tert::BufferType::get(builder.getContext(), 0));
-    SmallVector<Value> buffers(kernel->buffers.size(), none);
+    SmallVector<Value> buffers(row->buffers.size(), none);
     auto place = [&](const Twine &name) -> Value & {
-      return buffers[*kernel->findBuffer(name.str())];
+      return buffers[*row->findBuffer(name.str())];
     };
-    for (StringRef name : kAll)
+    for (StringRef name : shared)
       place(name) = bufferOf(first, name);
-    for (auto [number, each] : llvm::enumerate(launches)) {
-      LaunchOp launch = each;
-      for (StringRef name : {"count", "seed"})
-        parameters.set((name + Twine(number)).str(),
-                       launch.getParameters().get(name));
-      for (StringRef name : kEach)
+    for (auto [number, member] : llvm::enumerate(launches)) {
+      LaunchOp launch = member;
+      for (StringRef name : own)
+        if (std::string numbered = (name + Twine(number)).str();
+            parameters.get(numbered))
+          parameters.set(numbered, launch.getParameters().get(name));
+      for (StringRef name : each)
         place(name + Twine(number)) = bufferOf(launch, name);
     }
-    LaunchOp::create(builder, loc, kernel->name,
+    LaunchOp::create(builder, loc, row->name,
                      parameters.getDictionary(builder.getContext()), buffers);
+  }
+
+private:
+  StringRef kernel, group;
+  SmallVector<StringRef> own, each, shared;
+};
+
+/// Updates of small parameters, such as biases and the weights of norms.
+class AdamwMerger final : public GroupMerger {
+  /// An update of more elements takes longer than the time between launches.
+  static constexpr int64_t kMostElements = 1 << 16;
+
+public:
+  AdamwMerger()
+      : GroupMerger("adamw", "adamw_group", {"count", "seed"},
+                    {"param", "grad", "m", "v", "new_param", "new_m", "new_v"},
+                    {"lr", "step", "grad_scale", "skip"}) {}
+
+  std::optional<Key> keyOf(LaunchOp launch) const override {
+    std::optional<Key> key = GroupMerger::keyOf(launch);
+    if (key && parameterOf(launch, "count") > kMostElements)
+      return std::nullopt;
+    return key;
+  }
+};
+
+/// Casts of two small matrices, such as the weights of keys and values, and
+/// their gradients.
+class QuantizeMerger final : public GroupMerger {
+  static constexpr StringLiteral kResults[] = {"row", "row_scale", "col",
+                                               "col_scale", "amax"};
+
+public:
+  QuantizeMerger()
+      : GroupMerger(
+            "quantize_tensor", "quantize_tensor_group", {"matrices"},
+            {"x", "scale", "row", "row_scale", "col", "col_scale", "amax"},
+            {"skip"}) {}
+
+  std::optional<Key> keyOf(LaunchOp launch) const override {
+    std::optional<Key> key = GroupMerger::keyOf(launch);
+    if (!key || parameterOf(launch, "matrices") != 1 ||
+        getBytes(launch) > kMostBytes)
+      return std::nullopt;
+    for (StringRef name : kResults)
+      key->push_back(isAbsent(bufferOf(launch, name)) ? nullptr : this);
+    return key;
   }
 };
 
 /// Generated code without sums on one number of elements.
 class GeneratedMerger final : public LaunchMerger {
-  /// A launch that moves more bytes takes over ten microseconds.
-  static constexpr int64_t kMostBytes = int64_t(48) << 20;
   /// As te-form-regions bounds it.
   static constexpr unsigned kMostCost = 64;
 
@@ -109,7 +172,7 @@ class GeneratedMerger final : public LaunchMerger {
     for (auto [row, buffer] :
          llvm::zip_equal(tert::lookupKernel(launch.getKernel())->buffers,
                          launch.getBuffers()))
-      if (row.isOutput == isOutput && !buffer.getDefiningOp<tert::NullOp>())
+      if (row.isOutput == isOutput && !isAbsent(buffer))
         buffers.push_back(buffer);
     return buffers;
   }
@@ -154,10 +217,7 @@ public:
   std::optional<Key> keyOf(LaunchOp launch) const override {
     if (launch.getKernel() != "generated" || launch.getBody().empty())
       return std::nullopt;
-    int64_t bytes = 0;
-    for (Value buffer : launch.getBuffers())
-      bytes += cast<tert::BufferType>(buffer.getType()).getBytes();
-    if (bytes > kMostBytes ||
+    if (getBytes(launch) > kMostBytes ||
         llvm::any_of(launch.getBody().front(),
                      llvm::IsaPred<tert::RowReduceOp, tert::DropoutOp>))
       return std::nullopt;
@@ -229,7 +289,15 @@ public:
 
 ArrayRef<const LaunchMerger *> te::getLaunchMergers() {
   static const AdamwMerger adamw;
+  static const GroupMerger histories(
+      "delayed_scaling_update", "delayed_scaling_group", {"slots"},
+      {"amax", "history", "scale", "new_history", "new_scale"});
+  static const GroupMerger rope("rope", "rope_group", {"heads"},
+                                {"x", "y", "amax"},
+                                {"cos", "sin", "positions"});
+  static const QuantizeMerger casts;
   static const GeneratedMerger generated;
-  static const LaunchMerger *const mergers[] = {&adamw, &generated};
+  static const LaunchMerger *const mergers[] = {&adamw, &histories, &rope,
+                                                &casts, &generated};
   return mergers;
 }

@@ -227,34 +227,49 @@ private:
     }
   }
 
-  /// The squares of a part are a summand, and a chain sums parts over the same
+  /// The squares of a part are a summand, and a sum has parts over the same
   /// axes: after a sum over ranks, other squares would count several times.
   void visitSquares(SumOfSquaresOp op) {
-    expectNoSummand(op, "x", op.getX());
-    Summands own;
-    for (auto &[axis, split] : splits.lookup(op.getX()))
-      own.insert({axis, op});
-    if (Value sum = op.getSum()) {
-      const Summands before = summands.lookup(sum);
-      auto missing = [](const Summands &from, const Summands &in) {
-        return llvm::find_if(
-            from, [&](auto &each) { return !in.contains(each.first); });
-      };
-      const auto *left = missing(before, own), *right = missing(own, before);
-      const bool isBefore = left != before.end();
-      if (isBefore || right != own.end()) {
-        op.emitError() << "expected 'x' and the tensors of 'sum' to be split "
-                          "over the same axes, but only "
-                       << (isBefore ? "those of 'sum' are" : "'x' is")
-                       << " split over '"
-                       << (isBefore ? left->first : right->first)
-                       << "' (use two chains)";
-        failedAny = true;
-      }
-      for (auto &[axis, since] : before)
-        own.insert({axis, since});
+    std::optional<Summands> before;
+    if (Value sum = op.getSum())
+      before = summands.lookup(sum);
+    const StringRef what = before ? "those of 'sum'" : "those before it";
+    for (auto [number, x] : llvm::enumerate(op.getX())) {
+      expectNoSummand(op, "x", x);
+      Summands own;
+      for (auto &[axis, split] : splits.lookup(x))
+        own.insert({axis, op});
+      if (before)
+        expectSameAxes(op, *before, own, number, what);
+      else
+        before.emplace();
+      for (auto &each : own)
+        before->insert(each);
     }
-    summands[op.getNewSum()] = own;
+    summands[op.getNewSum()] = *before;
+  }
+
+  /// Reports an axis that only `before` or only tensor `number` is split over.
+  void expectSameAxes(SumOfSquaresOp op, const Summands &before,
+                      const Summands &own, size_t number, StringRef what) {
+    auto missing = [](const Summands &from, const Summands &in) {
+      return llvm::find_if(
+          from, [&](auto &each) { return !in.contains(each.first); });
+    };
+    const auto *left = missing(before, own), *right = missing(own, before);
+    const bool isBefore = left != before.end();
+    if (!isBefore && right == own.end())
+      return;
+    InFlightDiagnostic diagnostic = op.emitError();
+    diagnostic << "expected tensor " << number << " and " << what
+               << " to be split over the same axes, but only ";
+    if (isBefore)
+      diagnostic << what << " are";
+    else
+      diagnostic << "tensor " << number << " is";
+    diagnostic << " split over '" << (isBefore ? left->first : right->first)
+               << "' (use two sums)";
+    failedAny = true;
   }
 
   void visitCollective(Operation *op, Value x, Value y, int64_t id,

@@ -225,3 +225,11 @@ func.func @sgd_type_gradient(%p: tensor<8xf32>, %lr: tensor<f32>) {
   %a = te.sgd %p, %p lr %lr : tensor<8xf32>, f32
   return
 }
+
+// -----
+
+func.func @sum_of_squares_c1() {
+  // expected-error @below {{expected one or more tensors}}
+  %a = "te.sum_of_squares"() {operandSegmentSizes = array<i32: 0, 0, 0>} : () -> tensor<f32>
+  return
+}

@@ -551,11 +551,15 @@ TEST_P(Agreement, NormsOfGradients) {
         if (isLeftOut(count))
           continue;
         const Array x = makeArray(kind, type, count, 1);
-        const auto plan = TE_PLAN(sum_of_squares, count, type);
-        check(label("sum_of_squares", 1, count, type, kind), plan,
-              {in(x.bytes), none()}, {{TE_RT_F32, 1}});
-        check(label("sum_of_squares plus", 1, count, type, kind), plan,
-              {in(x.bytes), in(before)}, {{TE_RT_F32, 1}});
+        // The second tensor has the first half of the elements.
+        const auto plan = planOfSquares({count, count / 2}, {type, type});
+        std::vector<Buffer> inputs = {in(x.bytes), in(x.bytes)};
+        inputs.resize(kSquaresGroup + 1, none());
+        check(label("sum_of_squares", 1, count, type, kind), plan, inputs,
+              {{TE_RT_F32, 1}});
+        inputs.back() = in(before);
+        check(label("sum_of_squares plus", 1, count, type, kind), plan, inputs,
+              {{TE_RT_F32, 1}});
       }
   for (float sum : {0.0f, 1e-30f, 0.7f, 1e30f, INFINITY, NAN})
     for (float maxNorm : {1e-20f, 1.0f, INFINITY})

@@ -9,11 +9,13 @@
 
 #include "Conformance/Harness.h"
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <deque>
 #include <limits>
 #include <random>
+#include <tuple>
 
 using namespace te::conformance;
 
@@ -151,6 +153,101 @@ TEST_P(DelayedScaling, FiftySteps) {
         check(length, algorithm, 57344.0f, 3, inPlace);
         check(length, algorithm, 448.0f, -2, inPlace);
       }
+}
+
+/// The most members of a group.
+constexpr int kMost = 32;
+using Sizes = std::array<int64_t, kMost>;
+
+/// A member of a group: what it reads, and what it gets.
+struct History {
+  std::vector<float> amax, history, scale, newHistory, newScale;
+
+  History(int64_t slots, int64_t length, int seed)
+      : amax(slots), history(length * slots), scale(slots, 2.0f),
+        newHistory(length * slots), newScale(slots) {
+    std::mt19937 random(seed);
+    for (int64_t i = 0; i < slots; ++i)
+      amax[i] = measure((i + seed) % kSlots, seed, random);
+    for (size_t i = 0; i < history.size(); ++i)
+      history[i] = measure(6, 1, random);
+  }
+  std::vector<float> *array(int k) {
+    std::vector<float> *const arrays[] = {&amax, &history, &scale, &newHistory,
+                                          &newScale};
+    return arrays[k];
+  }
+};
+
+// A group has the bits of an update of each member, in place or not.
+TEST_P(DelayedScaling, Groups) {
+  for (int64_t length : {1, 16, 1025})
+    for (int numMembers : {1, 3, kMost})
+      for (bool inPlace : {false, true}) {
+        Sizes sizes{};
+        std::vector<History> members, apart;
+        for (int i = 0; i < kMost; ++i) {
+          // One is absent, in the middle.
+          sizes[i] = i >= numMembers || i == 2 ? 0 : 1 + i * 5 % 9;
+          members.emplace_back(sizes[i], length, i);
+        }
+        apart = members;
+        std::vector<Buffer> buffers;
+        for (int k = 0; k < 5; ++k)
+          for (int i = 0; i < kMost; ++i) {
+            std::vector<float> &values = *members[i].array(k);
+            if (sizes[i] == 0)
+              buffers.push_back(none());
+            else if (k < 3)
+              buffers.push_back(in(values));
+            else
+              buffers.push_back(inPlace ? outOn((k - 2) * kMost + i, values)
+                                        : out(values));
+          }
+        device().run(
+            [=](te_rt_instance *instance, int32_t slot) {
+              return std::apply(
+                  [&](auto... slots) {
+                    return te_rt_plan_delayed_scaling_group(
+                        instance, slot, length, TE_RT_AMAX_MAX, 448.0f, 1,
+                        slots...);
+                  },
+                  sizes);
+            },
+            buffers);
+        for (int i = 0; i < kMost; ++i) {
+          if (sizes[i] == 0)
+            continue;
+          History &own = apart[i];
+          device().run(TE_PLAN(delayed_scaling_update, sizes[i], length,
+                               TE_RT_AMAX_MAX, 448.0f, 1),
+                       {in(own.amax), in(own.history), in(own.scale),
+                        out(own.newHistory), out(own.newScale)});
+          ASSERT_TRUE(same(members[i].newHistory, own.newHistory)) << i;
+          ASSERT_TRUE(same(members[i].newScale, own.newScale)) << i;
+        }
+      }
+}
+
+TEST_P(DelayedScaling, GroupsNeedAllBuffers) {
+  std::vector<Buffer> buffers(5 * kMost, none());
+  EXPECT_EQ(device().tryRun(
+                [](te_rt_instance *instance, int32_t slot) {
+                  Sizes sizes{0, 3};
+                  return std::apply(
+                      [&](auto... slots) {
+                        return te_rt_plan_delayed_scaling_group(
+                            instance, slot, 4, 0, 448.0f, 0, slots...);
+                      },
+                      sizes);
+                },
+                buffers),
+            TE_RT_INVALID_ARGUMENT);
+  EXPECT_NE(
+      std::string(te_rt_last_error())
+          .find("expected all buffers of tensor 1, whose number of slots is 3"),
+      std::string::npos)
+      << te_rt_last_error();
 }
 
 TEST_P(DelayedScaling, NoSlots) {

@@ -3,9 +3,11 @@
 #include "Conformance/Harness.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <map>
 #include <memory>
+#include <tuple>
 
 namespace te::conformance {
 
@@ -159,6 +161,21 @@ std::vector<std::string> otherBackends() {
   std::vector<std::string> backends = backendsUnderTest();
   std::erase(backends, "reference");
   return backends;
+}
+
+PlanFunction planOfSquares(std::vector<int64_t> counts,
+                           std::vector<int32_t> types) {
+  return [=](te_rt_instance *instance, int32_t slot) {
+    std::array<int64_t, kSquaresGroup> ofCounts{};
+    std::array<int32_t, kSquaresGroup> ofTypes{};
+    std::copy(counts.begin(), counts.end(), ofCounts.begin());
+    std::copy(types.begin(), types.end(), ofTypes.begin());
+    return std::apply(
+        [&](auto... values) {
+          return te_rt_plan_sum_of_squares(instance, slot, values...);
+        },
+        std::tuple_cat(ofCounts, ofTypes));
+  };
 }
 
 } // namespace te::conformance

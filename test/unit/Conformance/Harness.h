@@ -36,6 +36,12 @@ using PlanFunction = std::function<te_rt_status(te_rt_instance *, int32_t)>;
     return te_rt_plan_##kernel(instance_, slot_, __VA_ARGS__);                 \
   }
 
+/// Tensors of sum_of_squares, and the planning call of tensors of these sizes
+/// and types, of which the last ones are absent.
+inline constexpr size_t kSquaresGroup = 32;
+PlanFunction planOfSquares(std::vector<int64_t> counts,
+                           std::vector<int32_t> types);
+
 /// The value of every byte of an output before the launch.
 inline constexpr uint8_t kPoison = 0xcd;
 

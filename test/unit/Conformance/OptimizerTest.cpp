@@ -23,14 +23,32 @@ namespace {
 
 constexpr int32_t kTypes[] = {TE_RT_F32, TE_RT_BF16, TE_RT_F16};
 
+/// The tensors of a sum; a null has no elements.
+using Tensors = std::vector<const Array *>;
+
 class Optimizer : public BackendTest {
 protected:
-  float sumOfSquares(const Array &x, const Buffer &before, int offset = 0) {
+  float sumOfSquares(const Tensors &tensors, const Buffer &before,
+                     int offset = 0) {
     std::vector<float> sum(1);
-    device().run(
-        TE_PLAN(sum_of_squares, static_cast<int64_t>(x.size()), x.type),
-        {unaligned(in(x.bytes), offset), before, out(sum)});
+    std::vector<int64_t> counts;
+    std::vector<int32_t> types;
+    std::vector<Buffer> buffers;
+    for (size_t i = 0; i < kSquaresGroup; ++i) {
+      const bool isGiven = i < tensors.size() && tensors[i];
+      counts.push_back(isGiven ? static_cast<int64_t>(tensors[i]->size()) : 0);
+      types.push_back(isGiven ? tensors[i]->type : TE_RT_F32);
+      buffers.push_back(
+          isGiven ? unaligned(in(tensors[i]->bytes), i % 2 ? 0 : offset)
+                  : none());
+    }
+    buffers.push_back(before);
+    buffers.push_back(out(sum));
+    device().run(planOfSquares(counts, types), buffers);
     return sum[0];
+  }
+  float sumOfSquares(const Array &x, const Buffer &before, int offset = 0) {
+    return sumOfSquares(Tensors{&x}, before, offset);
   }
 };
 
@@ -79,11 +97,56 @@ TEST_P(Optimizer, SumsOfSquares) {
     }
 }
 
+// Tensors of all sizes and types are added one after the other.
+TEST_P(Optimizer, SumsOfSquaresOfManyTensors) {
+  std::vector<Array> arrays;
+  for (int64_t count : {4096 * 9, 1, 40000, 0, 33000, 8, 250000, 4096})
+    for (int32_t type : kTypes)
+      arrays.push_back(
+          makeArray("normal", type, count, static_cast<int>(arrays.size())));
+  for (size_t most : {2, 5, 24, 32})
+    for (float before : {0.0f, 2.7f}) {
+      Tensors tensors;
+      float expected = before;
+      for (size_t i = 0; i < most; ++i) {
+        const Array &x = arrays[(i * 7 + most) % arrays.size()];
+        // One is absent, in the middle and at the end.
+        const bool isGiven = i % 8 != 7 && x.size() != 0;
+        tensors.push_back(isGiven ? &x : nullptr);
+        if (isGiven)
+          expected += squaresOf(x);
+      }
+      const std::vector<float> sum{before};
+      for (int offset : {0, 4})
+        EXPECT_EQ(sumOfSquares(tensors, in(sum), offset), expected)
+            << most << " " << before << " " << offset;
+      if (before == 0.0f)
+        EXPECT_EQ(sumOfSquares(tensors, none()), expected) << most;
+    }
+  EXPECT_EQ(sumOfSquares(Tensors{}, none()), 0.0f);
+}
+
+TEST_P(Optimizer, SumsOfSquaresNeedTheirTensors) {
+  std::vector<float> sum(1);
+  std::vector<Buffer> buffers(kSquaresGroup + 1, none());
+  buffers.push_back(out(sum));
+  EXPECT_EQ(
+      device().tryRun(planOfSquares({0, 7}, {TE_RT_F32, TE_RT_F32}), buffers),
+      TE_RT_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(te_rt_last_error())
+                .find("expected all buffers of tensor 1, whose count is 7"),
+            std::string::npos)
+      << te_rt_last_error();
+}
+
 TEST_P(Optimizer, SumsOfSquaresInPlaceAndOutOfRange) {
   Array x(TE_RT_F32, std::vector<double>(5000, -2.0));
   std::vector<float> sum{1.0f}, before{1.0f};
-  device().run(TE_PLAN(sum_of_squares, 5000, TE_RT_F32),
-               {in(x.bytes), in(before), outOn(1, sum)});
+  std::vector<Buffer> buffers = {in(x.bytes)};
+  buffers.resize(kSquaresGroup, none());
+  buffers.push_back(in(before));
+  buffers.push_back(outOn(kSquaresGroup, sum));
+  device().run(planOfSquares({5000}, {TE_RT_F32}), buffers);
   EXPECT_EQ(sum[0], 20001.0f);
   x.set(4999, 3e38);
   EXPECT_EQ(sumOfSquares(x, none()), INFINITY);

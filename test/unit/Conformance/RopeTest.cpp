@@ -9,6 +9,7 @@
 #include "Conformance/Harness.h"
 #include "Conformance/Oracle.h"
 
+#include <array>
 #include <cmath>
 
 using namespace te::conformance;
@@ -160,6 +161,73 @@ TEST_P(Rope, TakesPositions) {
               rotated(s, x, cos, sin, interleaved, inverse, positions), y));
         }
     }
+}
+
+// A group has the results and amaxes of its tensors, with any numbers of heads,
+// and in place. One of them may be the one that is not aligned, and any may be
+// absent.
+TEST_P(Rope, Groups) {
+  for (const Shape &s : kShapes)
+    for (std::array<int64_t, 2> heads :
+         {std::array<int64_t, 2>{s.heads, 1}, {3, 40}, {0, 2}, {5, 0}, {0, 0}})
+      for (int32_t type : {TE_RT_BF16, TE_RT_F32})
+        for (bool interleaved : {false, true})
+          for (bool hasPositions : {false, true})
+            for (int offset : {0, 1}) {
+              const bool inverse = offset != 0;
+              const int by = offset * static_cast<int>(elementBytes(type));
+              const Array cos = table(s, cosines), sin = table(s, sines);
+              std::vector<int32_t> positions;
+              if (hasPositions)
+                positions = mixedPositions(s);
+              std::vector<Array> x, y;
+              std::vector<std::vector<float>> amax(2, std::vector<float>(1));
+              for (int i : {0, 1}) {
+                x.push_back(makeArray(i == 0 ? "normal" : "wide", type,
+                                      s.tokens * s.headDim * heads[i], i));
+                y.emplace_back(type, x[i].size());
+              }
+              auto each = [&](int i, Buffer buffer) {
+                return heads[i] == 0 ? none() : buffer;
+              };
+              device().run(
+                  TE_PLAN(rope_group, s.tokens, s.headDim, s.sequence,
+                          s.rotaryDim, type, interleaved, inverse, hasPositions,
+                          heads[0], heads[1]),
+                  {each(0, in(x[0].bytes)),
+                   each(1, unaligned(in(x[1].bytes), by)), in(cos.bytes),
+                   in(sin.bytes), hasPositions ? in(positions) : none(),
+                   each(0, outOn(0, y[0].bytes)), each(1, outOn(1, y[1].bytes)),
+                   each(0, out(amax[0])), each(1, out(amax[1]))});
+              for (int i : {0, 1}) {
+                if (heads[i] == 0)
+                  continue;
+                Shape own = s;
+                own.heads = heads[i];
+                ASSERT_TRUE(sameBits(rotated(own, x[i], cos, sin, interleaved,
+                                             inverse, positions),
+                                     y[i]))
+                    << i << " of " << heads[0] << " and " << heads[1];
+                ASSERT_EQ(amaxOf(y[i]), amax[i]);
+              }
+            }
+}
+
+TEST_P(Rope, GroupsNeedTheirTensors) {
+  const Shape s = kShapes[0];
+  const Array x = makeArray("normal", TE_RT_F32, s.tokens * s.headDim, 1);
+  const Array cos = table(s, cosines), sin = table(s, sines);
+  Array y(TE_RT_F32, x.size());
+  EXPECT_EQ(device().tryRun(TE_PLAN(rope_group, s.tokens, s.headDim, s.sequence,
+                                    s.rotaryDim, TE_RT_F32, 0, 0, 0, 1, 1),
+                            {in(x.bytes), in(x.bytes), in(cos.bytes),
+                             in(sin.bytes), none(), out(y.bytes), none()}),
+            TE_RT_INVALID_ARGUMENT);
+  EXPECT_NE(
+      std::string(te_rt_last_error())
+          .find("expected all buffers of tensor 1, whose number of heads is 1"),
+      std::string::npos)
+      << te_rt_last_error();
 }
 
 // A position that is no row of the tables is an error of the launch, or, where

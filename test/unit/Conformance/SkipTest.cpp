@@ -314,11 +314,15 @@ TEST_P(SkippedUpdate, EveryOptimizer) {
              {0, kAbsent}});
     }
   for (int32_t type : {TE_RT_F32, TE_RT_BF16, TE_RT_F16})
-    for (const Bytes &before : {Bytes(), half})
+    for (const Bytes &before : {Bytes(), half}) {
+      std::vector<Bytes> inputs(kSquaresGroup + 1);
+      inputs[0] = inputs[1] = makeArray("normal", type, 5000, 1).bytes;
+      inputs.back() = before;
       check({"sum_of_squares " + std::to_string(type),
-             TE_PLAN(sum_of_squares, 5000, type),
-             {makeArray("normal", type, 5000, 1).bytes, before},
+             planOfSquares({5000, 700}, {type, type}),
+             inputs,
              {kZero}});
+    }
 }
 
 TE_FOR_EACH_BACKEND(Skip);

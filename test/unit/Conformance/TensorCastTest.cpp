@@ -4,6 +4,7 @@
 #include "Conformance/Oracle.h"
 
 #include <cmath>
+#include <functional>
 #include <limits>
 
 using namespace te::conformance;
@@ -200,6 +201,101 @@ TEST_P(TensorCast, ComputesItsScaleFromAnAmax) {
               ASSERT_EQ(expected, col[c * rows + r]) << amax << " " << epsilon;
             }
         }
+}
+
+// A group of two has the bytes of two casts, whatever the addresses.
+TEST_P(TensorCast, Groups) {
+  struct Form {
+    bool row, col, amax, fromAmax;
+    int offset;
+  };
+  for (auto [rows, cols] : {std::pair<int64_t, int64_t>{256, 384},
+                            {64, 48},
+                            {33, 65},
+                            {1, 1000},
+                            {0, 16}})
+    for (int32_t type : {TE_RT_BF16, TE_RT_F32})
+      for (const Form &form : {Form{true, true, true, false, 0},
+                               {true, false, false, true, 0},
+                               {false, true, true, false, 4},
+                               {true, true, false, true, 4}}) {
+        const size_t size = rows * cols;
+        const std::vector<float> scale[] = {{3.0f}, {0.75f}};
+        struct Results {
+          std::vector<uint8_t> row, col;
+          std::vector<float> rowScale, colScale, amax;
+          explicit Results(size_t size)
+              : row(size), col(size), rowScale(1), colScale(1), amax(1) {}
+        };
+        const Array x[] = {makeArray("normal", type, size, 1),
+                           makeArray("nan", type, size, 2)};
+        Results together[] = {Results(size), Results(size)},
+                apart[] = {Results(size), Results(size)};
+        const int32_t fp8 = TE_RT_F8E4M3FN;
+        auto given = [](bool is, Buffer buffer) {
+          return is ? buffer : none();
+        };
+        auto at = [&](int i, Buffer buffer) {
+          return unaligned(buffer, i == 1 ? form.offset : 0);
+        };
+        std::vector<Buffer> buffers;
+        for (auto add : std::vector<std::function<Buffer(int)>>{
+                 [&](int i) { return at(i, in(x[i].bytes)); },
+                 [&](int i) { return in(scale[i]); },
+                 [&](int i) {
+                   return given(form.row, at(i, out(together[i].row)));
+                 },
+                 [&](int i) {
+                   return given(form.row, out(together[i].rowScale));
+                 },
+                 [&](int i) {
+                   return given(form.col, at(i, out(together[i].col)));
+                 },
+                 [&](int i) {
+                   return given(form.col, out(together[i].colScale));
+                 },
+                 [&](int i) {
+                   return given(form.amax, out(together[i].amax));
+                 }})
+          for (int i : {0, 1})
+            buffers.push_back(add(i));
+        device().run(TE_PLAN(quantize_tensor_group, rows, cols, rows, cols,
+                             type, type, fp8, form.fromAmax, 0, 0.0f),
+                     buffers);
+        for (int i : {0, 1}) {
+          device().run(TE_PLAN(quantize_tensor, 1, rows, cols, rows, cols, type,
+                               type, fp8, form.fromAmax, 0, 0.0f),
+                       {in(x[i].bytes), in(scale[i]),
+                        given(form.row, out(apart[i].row)),
+                        given(form.row, out(apart[i].rowScale)),
+                        given(form.col, out(apart[i].col)),
+                        given(form.col, out(apart[i].colScale)),
+                        given(form.amax, out(apart[i].amax))});
+          const std::string what = std::to_string(rows) + "x" +
+                                   std::to_string(cols) + ", matrix " +
+                                   std::to_string(i);
+          EXPECT_EQ(together[i].row, apart[i].row) << what;
+          EXPECT_EQ(together[i].col, apart[i].col) << what;
+          EXPECT_EQ(together[i].rowScale, apart[i].rowScale) << what;
+          EXPECT_EQ(together[i].colScale, apart[i].colScale) << what;
+          EXPECT_EQ(together[i].amax, apart[i].amax) << what;
+        }
+      }
+}
+
+TEST_P(TensorCast, GroupsHaveTheSameOutputs) {
+  const std::vector<float> x(256), scale(1);
+  std::vector<uint8_t> row(256);
+  std::vector<Buffer> buffers = {in(x), in(x), in(scale), in(scale), out(row)};
+  EXPECT_EQ(
+      device().tryRun(TE_PLAN(quantize_tensor_group, 16, 16, 16, 16, TE_RT_F32,
+                              TE_RT_F32, TE_RT_F8E4M3FN, 0, 0, 0.0f),
+                      buffers),
+      TE_RT_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(te_rt_last_error())
+                .find("expected both matrices to have the same outputs"),
+            std::string::npos)
+      << te_rt_last_error();
 }
 
 TE_FOR_EACH_BACKEND(TensorCast);

@@ -142,6 +142,34 @@ def rope : Kernel<Attention> {
   let Reuses = [MayReuse<"y", "x">];
 }
 
+/// Queries and keys.
+defvar kRopeGroup = 2;
+
+def rope_group : Kernel<Attention> {
+  let Description = [{
+    rope of each tensor i whose number of heads is not 0, with `heads`i and the buffers
+    with the number i, and with the other parameters, `cos`, `sin` and `positions` of
+    all. A tensor without heads has no buffers; x and y of the others are needed.
+  }];
+  let Parameters = !con((parameters Dim:$tokens, Count:$head_dim, Count:$sequence,
+                                    Dim:$rotary_dim, WideType:$type, Flag:$interleaved,
+                                    Flag:$inverse, Flag:$has_positions),
+                        EachParameter<"heads", Dim, kRopeGroup>.List);
+  let Buffers = !con(EachIn<"x", "tokens * head_dim * heads", "type", kRopeGroup>.List,
+                     (buffers In<["sequence", "rotary_dim / 2"], "f32">:$cos,
+                              In<["sequence", "rotary_dim / 2"], "f32">:$sin,
+                              InOpt<["tokens"], "i32">:$positions),
+                     EachOut<"y", "tokens * head_dim * heads", "type", kRopeGroup>.List,
+                     (buffers OutOpt<["1"], "f32">:$amax0, OutOpt<["1"], "f32">:$amax1));
+  let Relations = !listconcat(
+      !foreach(i, !range(kRopeGroup), Fits<"heads" # i, "head_dim">),
+      !foreach(i, !range(kRopeGroup),
+               FitsText<"'tokens' and the columns", "tokens", "heads" # i # " * head_dim">),
+      [Multiple<"rotary_dim", "2">]);
+  let HasRule = 1;
+  let Reuses = EachReuse<"y", "x", kRopeGroup>.List;
+}
+
 def used_rows : Kernel<Attention> {
   let Description = [{
     used[t] = 1 where documents[0] <= t < documents[boundaries - 1], and 0 elsewhere.

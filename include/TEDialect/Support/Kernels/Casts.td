@@ -70,6 +70,29 @@ def delayed_scaling_update : Kernel<Casts> {
   let Reuses = [MayReuse<"new_history", "history">, MayReuse<"new_scale", "scale">];
 }
 
+/// The most members of one launch, as of adamw_group.
+defvar kDelayedScalingGroup = 32;
+
+def delayed_scaling_group : Kernel<Casts> {
+  let Description = [{
+    delayed_scaling_update of each member i whose number of slots is not 0, with
+    `slots`i and the buffers with the number i, and with the other parameters of all. A
+    member without slots has no buffers; all buffers of the others are needed.
+  }];
+  let Parameters = !con((parameters Count:$history_length, AmaxAlgorithm:$algorithm,
+                                    Fp8Max:$fp8_max, Margin:$margin),
+                        EachParameter<"slots", Dim, kDelayedScalingGroup>.List);
+  let Buffers = !con(
+      EachIn<"amax", "slots", "f32", kDelayedScalingGroup>.List,
+      EachIn<"history", "history_length * slots", "f32", kDelayedScalingGroup>.List,
+      EachIn<"scale", "slots", "f32", kDelayedScalingGroup>.List,
+      EachOut<"new_history", "history_length * slots", "f32", kDelayedScalingGroup>.List,
+      EachOut<"new_scale", "slots", "f32", kDelayedScalingGroup>.List);
+  let Relations = !foreach(i, !range(kDelayedScalingGroup), Fits<"history_length", "slots" # i>);
+  let Reuses = !listconcat(EachReuse<"new_history", "history", kDelayedScalingGroup>.List,
+                           EachReuse<"new_scale", "scale", kDelayedScalingGroup>.List);
+}
+
 def dequantize : Kernel<Casts> {
   let Description = [{
     out[rows, cols] = round(float(q) * factor), from either storage axis. factor is
@@ -261,6 +284,30 @@ def quantize_tensor : Kernel<Casts> {
                          InOpt<["1"], "f32">:$skip);
   let Relations = [Fits<"rows", "cols">, AtMost<"x_rows", "rows">, AtMost<"x_cols", "cols">,
                    FitsText<"'matrices' and the elements of one", "matrices", "rows * cols">,
+                   RoundedFrom<"x_type", "type", "fp8_type == f8E4M3FN">];
+}
+
+def quantize_tensor_group : Kernel<Casts> {
+  let Description = [{
+    quantize_tensor of two matrices, with the buffers of each number and with the
+    parameters and `skip` of both. Both have the same outputs.
+  }];
+  let Parameters = (parameters Dim:$rows, Dim:$cols, Dim:$x_rows, Dim:$x_cols,
+                               WideType:$x_type, WideType:$type,
+                               Fp8Type:$fp8_type, Flag:$from_amax, Flag:$pow2_scales,
+                               NonNegative:$amax_epsilon);
+  let Buffers = (buffers In<["x_rows", "x_cols"], "x_type">:$x0,
+                         In<["x_rows", "x_cols"], "x_type">:$x1,
+                         In<["1"], "f32">:$scale0, In<["1"], "f32">:$scale1,
+                         OutOpt<["rows", "cols"], "fp8_type">:$row0,
+                         OutOpt<["rows", "cols"], "fp8_type">:$row1,
+                         OutOpt<["1"], "f32">:$row_scale0, OutOpt<["1"], "f32">:$row_scale1,
+                         OutOpt<["cols", "rows"], "fp8_type">:$col0,
+                         OutOpt<["cols", "rows"], "fp8_type">:$col1,
+                         OutOpt<["1"], "f32">:$col_scale0, OutOpt<["1"], "f32">:$col_scale1,
+                         OutOpt<["1"], "f32">:$amax0, OutOpt<["1"], "f32">:$amax1,
+                         InOpt<["1"], "f32">:$skip);
+  let Relations = [Fits<"rows", "cols">, AtMost<"x_rows", "rows">, AtMost<"x_cols", "cols">,
                    RoundedFrom<"x_type", "type", "fp8_type == f8E4M3FN">];
 }
 

@@ -115,19 +115,28 @@ def sgd : Kernel<Optimizers> {
   let Reuses = [MayReuse<"new_param", "param">, MayReuse<"new_buf", "buf">];
 }
 
+/// The most tensors of one launch, as of adamw_group.
+defvar kSquaresGroup = 32;
+
 def sum_of_squares : Kernel<Optimizers> {
   let Description = [{
-    new_sum = sum + the sum of x * x, in f32. An absent sum counts as 0. Runs of 4096
-    elements (the last one may be shorter) are each a lane sum with fmaf(x, x, acc).
-    The sum of x * x is the lane sum of the runs with acc + run. NaN and infinities
-    come through; a square or sum that overflows is infinite. If `skip`, f32[1], is given
-    and exactly 1, new_sum is 0, and nothing else is read.
+    new_sum = sum, to which the sum of x * x of each tensor i whose count is not 0 is
+    added, in their order, in f32. An absent sum counts as 0. Runs of 4096 elements of a
+    tensor (the last one may be shorter) are each a lane sum with fmaf(x, x, acc). The
+    sum of x * x is the lane sum of the runs with acc + run. NaN and infinities come
+    through; a square or sum that overflows is infinite. If `skip`, f32[1], is given
+    and exactly 1, new_sum is 0, and nothing else is read. A tensor whose count is 0
+    has no buffer.
   }];
-  let Parameters = (parameters Dim:$count, WideType:$type);
-  let Buffers = (buffers In<["count"], "type">:$x, InOpt<["1"], "f32">:$sum,
-                         Out<["1"], "f32">:$new_sum, InOpt<["1"], "f32">:$skip);
+  let Parameters = !con(EachParameter<"count", Dim, kSquaresGroup>.List,
+                        EachParameter<"type", WideType, kSquaresGroup>.List);
+  let Buffers = !con(EachTypedIn<"x", "count", "type", kSquaresGroup>.List,
+                     (buffers InOpt<["1"], "f32">:$sum, Out<["1"], "f32">:$new_sum,
+                              InOpt<["1"], "f32">:$skip));
   let Reuses = [MayReuse<"new_sum", "sum">];
-  let Workspace = "ceilDiv(count, kSquaresRun) * 4";
+  // The sums of all runs, and those of the tensors.
+  let Workspace = "4 * (" # !cast<string>(kSquaresGroup) # !interleave(
+      !foreach(i, !range(kSquaresGroup), " + ceilDiv(count" # i # ", kSquaresRun)"), "") # ")";
 }
 
 def clip_factor : Kernel<Optimizers> {

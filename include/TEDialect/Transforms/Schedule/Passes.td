@@ -9,11 +9,18 @@ def MergeLaunchesPass : Pass<"te-merge-launches", "ModuleOp"> {
   let summary = "merge small launches that do the same to other tensors";
   let description = [{
     A GPU needs about two microseconds from one launch to the next, whatever the
-    launches do. Some launches that take no longer than that become one:
+    launches do. Some launches become one:
 
     * `adamw` of up to 65,536 elements, with the same parameters except for the seed,
       and with the same `lr`, `step`, `grad_scale` and `skip`: up to 32 of them become an
       `adamw_group`. These are the updates of biases and of the weights of norms;
+    * `delayed_scaling_update` with the same parameters except for the slots: up to 32
+      of them become a `delayed_scaling_group`;
+    * `rope` of queries and of keys, with the same tables of angles and positions: two
+      become a `rope_group`;
+    * `quantize_tensor` of two matrices, with the same parameters and results, whose
+      buffers have up to 48 MiB each: a `quantize_tensor_group`. These are the casts of
+      the weights of keys and values, and of their gradients;
     * `generated` code without sums of rows and without dropout, on the same number
       of elements, whose buffers have up to 48 MiB, as long as the merged launch has up
       to 8 inputs, 4 outputs, and the code of 64 additions. An example is the rounding

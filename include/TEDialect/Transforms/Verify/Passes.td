@@ -105,7 +105,7 @@ def VerifyCollectivesPass : Pass<"te-verify-collectives", "ModuleOp"> {
       te.bias_grad, te.matmul, backwards of norms, te.embedding_backward); a sum
       that is named `grad.<argument>` may be a sum of such summands;
     * te.sum_of_squares of such a summand, te.clip_factor of a sum that is one
-      rank's summand, and a chain of te.sum_of_squares with some tensors that are
+      rank's summand, and te.sum_of_squares of some tensors that are
       split over an axis and others that are not known to be;
     * ranks that do not run the same collectives in an order in which all match.
 

@@ -274,6 +274,12 @@ void SgdOp::print(OpAsmPrinter &printer) {
   printer << " : " << getParam().getType() << ", " << getGrad().getType();
 }
 
+LogicalResult SumOfSquaresOp::verify() {
+  // sum_of_squares-c1
+  return getX().empty() ? emitOpError() << "expected one or more tensors"
+                        : success();
+}
+
 LogicalResult SgdOp::verify() {
   // sgd-c1
   Type param = getParam().getType(), state = stateType(param);

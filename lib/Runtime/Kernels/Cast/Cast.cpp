@@ -9,7 +9,9 @@
 
 #include "Kernels/Cast/Cast.h"
 
+#include "Core/Capabilities.h"
 #include "Core/Formulas.h"
+#include "Core/KernelGroups.h"
 #include "Core/Stack.h"
 #include "Cuda/CudaBackend.h"
 #include "Kernels/Cast/Microscale.h"
@@ -39,14 +41,74 @@ bool loadsVectors(const QuantizeArgs &args) {
 }
 
 /// The bytes from one matrix to the next of x and of the four outputs from
-/// `row` on.
+/// `row` on. Scales and amaxes are consecutive.
 template <typename Strides>
 QuantizeStrides quantizeStrides(const Strides &strides, int x, int row) {
   return {.x = strides[x],
+          .scale = sizeof(float),
           .row = strides[row],
           .rowScale = strides[row + 1],
           .col = strides[row + 2],
-          .colScale = strides[row + 3]};
+          .colScale = strides[row + 3],
+          .amax = sizeof(float)};
+}
+
+/// The arguments of a launch of quantize_tensor with these buffers.
+template <typename Params>
+QuantizeArgs quantizeArgs(const Params &params, uint32_t slot,
+                          void *const *buffers) {
+  namespace b = quantize_tensor_buffers;
+  QuantizeArgs args{};
+  args.x = buffers[b::x];
+  args.scale = static_cast<const float *>(buffers[b::scale]);
+  args.amax = static_cast<float *>(buffers[b::amax]);
+  args.amaxSlot = slot;
+  args.out = quantizeOutputs(buffers + b::row, params.rows);
+  args.skip = static_cast<const float *>(buffers[b::skip]);
+  args.rows = params.rows;
+  args.cols = params.cols;
+  args.xRows = params.x_rows;
+  args.xCols = params.x_cols;
+  args.fromAmax = params.from_amax;
+  args.pow2 = params.pow2_scales;
+  args.epsilon = params.amax_epsilon;
+  return args;
+}
+bool takesVectors(const QuantizeArgs &args) {
+  return loadsVectors(args) && storesVectors(args.out, args.rows, args.cols);
+}
+
+/// Kernels of quantize_tensor that measure the amax, and those that do not.
+struct TensorKernels {
+  TileKernels plain, measuring;
+
+  template <typename Params>
+  Status find(const CudaDevice &device, const Params &params,
+              int64_t matrices) {
+    TE_RT_RETURN_IF_FAILED(findQuantize(device, "tensor", params.x_type,
+                                        params.type, params.fp8_type, plain));
+    TE_RT_RETURN_IF_FAILED(findQuantize(device, "tensor_amax", params.x_type,
+                                        params.type, params.fp8_type,
+                                        measuring));
+    // An empty value has a scale and an amax too, which one block writes.
+    const int64_t rows = std::max<int64_t>(params.rows, 1);
+    const int64_t cols = std::max<int64_t>(params.cols, 1);
+    for (TileKernels *kernels : {&plain, &measuring}) {
+      TE_RT_RETURN_IF_FAILED(kernels->setGrid(rows, cols, cols));
+      kernels->setStack(matrices);
+    }
+    return Status::ok();
+  }
+
+  Status launch(const Launcher &launch, bool isFast, QuantizeArgs &args) const {
+    return (args.amax ? measuring : plain).launch(launch, isFast, args);
+  }
+};
+
+/// The bytes from `from` to `to`, which kernels add to it.
+int64_t distance(const void *from, const void *to) {
+  return static_cast<int64_t>(reinterpret_cast<uintptr_t>(to) -
+                              reinterpret_cast<uintptr_t>(from));
 }
 
 } // namespace
@@ -137,41 +199,45 @@ Status plan_compute_scale(const CudaDevice &device,
 Status plan_quantize_tensor(const CudaDevice &device,
                             const quantize_tensor_params &params,
                             std::unique_ptr<Plan> *plan) {
-  TileKernels plain, measuring;
-  TE_RT_RETURN_IF_FAILED(findQuantize(device, "tensor", params.x_type,
-                                      params.type, params.fp8_type, plain));
-  TE_RT_RETURN_IF_FAILED(findQuantize(device, "tensor_amax", params.x_type,
-                                      params.type, params.fp8_type, measuring));
-  // An empty value has a scale and an amax too, which one block writes.
-  const int64_t rows = std::max<int64_t>(params.rows, 1);
-  const int64_t cols = std::max<int64_t>(params.cols, 1);
-  TE_RT_RETURN_IF_FAILED(plain.setGrid(rows, cols, cols));
-  TE_RT_RETURN_IF_FAILED(measuring.setGrid(rows, cols, cols));
-  plain.setStack(params.matrices);
-  measuring.setStack(params.matrices);
+  TensorKernels kernels;
+  TE_RT_RETURN_IF_FAILED(kernels.find(device, params, params.matrices));
+  *plan =
+      makePlan(device, [kernels, params, slot = takeAmaxSlots(params.matrices),
+                        strides = stackStrides(params)](const Launcher &launch,
+                                                        void *const *buffers) {
+        namespace b = quantize_tensor_buffers;
+        QuantizeArgs args = quantizeArgs(params, slot, buffers);
+        args.strides = quantizeStrides(strides, b::x, b::row);
+        return kernels.launch(launch, takesVectors(args), args);
+      });
+  return Status::ok();
+}
+
+// The second matrix is at any distance from the first one.
+Status plan_quantize_tensor_group(const CudaDevice &device,
+                                  const quantize_tensor_group_params &params,
+                                  std::unique_ptr<Plan> *plan) {
+  TensorKernels kernels;
+  TE_RT_RETURN_IF_FAILED(kernels.find(device, params, 2));
   *plan = makePlan(
-      device, [plain, measuring, params, slot = takeAmaxSlots(params.matrices),
-               strides = stackStrides(params)](const Launcher &launch,
-                                               void *const *buffers) {
-        namespace index = quantize_tensor_buffers;
-        QuantizeArgs args{};
-        args.strides = quantizeStrides(strides, index::x, index::row);
-        args.x = buffers[index::x];
-        args.scale = static_cast<const float *>(buffers[index::scale]);
-        args.amax = static_cast<float *>(buffers[index::amax]);
-        args.amaxSlot = slot;
-        args.out = quantizeOutputs(buffers + index::row, params.rows);
-        args.skip = static_cast<const float *>(buffers[index::skip]);
-        args.rows = params.rows;
-        args.cols = params.cols;
-        args.xRows = params.x_rows;
-        args.xCols = params.x_cols;
-        args.fromAmax = params.from_amax;
-        args.pow2 = params.pow2_scales;
-        args.epsilon = params.amax_epsilon;
-        const bool isFast =
-            loadsVectors(args) && storesVectors(args.out, args.rows, args.cols);
-        return (args.amax ? measuring : plain).launch(launch, isFast, args);
+      device,
+      [kernels, params, slot = takeAmaxSlots(2)](
+          const Launcher &launch, void *const *buffers) -> Status {
+        TE_RT_RETURN_IF_FAILED(checkBuffers(params, buffers));
+        QuantizeArgs args =
+            quantizeArgs(params, slot, quantizeBuffersOf(buffers, 0).data());
+        const QuantizeArgs second =
+            quantizeArgs(params, slot, quantizeBuffersOf(buffers, 1).data());
+        args.strides = {
+            .x = distance(args.x, second.x),
+            .scale = distance(args.scale, second.scale),
+            .row = distance(args.out.row, second.out.row),
+            .rowScale = distance(args.out.rowScale, second.out.rowScale),
+            .col = distance(args.out.col, second.out.col),
+            .colScale = distance(args.out.colScale, second.out.colScale),
+            .amax = distance(args.amax, second.amax)};
+        return kernels.launch(launch,
+                              takesVectors(args) && takesVectors(second), args);
       });
   return Status::ok();
 }
@@ -201,10 +267,7 @@ Status plan_quantize_block(const CudaDevice &device,
     args.xCols = params.x_cols;
     args.pow2 = params.pow2_scales;
     args.epsilon = params.amax_epsilon;
-    return kernels.launch(launch,
-                          loadsVectors(args) &&
-                              storesVectors(args.out, args.rows, args.cols),
-                          args);
+    return kernels.launch(launch, takesVectors(args), args);
   });
   return Status::ok();
 }

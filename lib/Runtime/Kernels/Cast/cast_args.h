@@ -20,7 +20,7 @@ inline constexpr int kTile = 128;
 inline constexpr int kTileThreads = 256;
 
 // blockIdx.y is the matrix of a stack. `strides` are the bytes from one matrix
-// to the next; per-tensor scales and amaxes are consecutive.
+// to the next.
 
 /// The outputs of a quantised [rows, cols] value. Any pointer may be null.
 struct QuantizeOutputs {
@@ -32,7 +32,7 @@ struct QuantizeOutputs {
 };
 
 struct QuantizeStrides {
-  int64_t x, row, rowScale, col, colScale;
+  int64_t x, scale, row, rowScale, col, colScale, amax;
 };
 
 struct QuantizeArgs {

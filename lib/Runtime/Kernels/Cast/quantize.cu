@@ -64,7 +64,7 @@ __device__ __forceinline__ void amax(const AmaxArgs &args) {
     result = fmaxf(result, partial[i]);
   if (args.rounds) // to nearest, which keeps the order
     result = toFloat(fromFloat<bf16>(result));
-  finishAmax(result, args.slot, args.amax);
+  finishAmax(result, args.slot, args.amax + blockIdx.y);
 }
 
 /// An element of a plain tensor of X, as a T.
@@ -192,7 +192,7 @@ template <typename Input, typename F8, bool kAligned,
 __device__ __forceinline__ void quantize(const QuantizeArgs &args) {
   if (isSkipped(args.skip)) {
     if (args.amax && blockIdx.x == 0 && threadIdx.x == 0)
-      args.amax[blockIdx.y] = 0.0f;
+      *ofMatrix(args.amax, args.strides.amax) = 0.0f;
     return;
   }
   const Body<Input, F8, kAligned> body{args};

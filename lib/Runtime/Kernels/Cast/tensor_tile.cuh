@@ -17,12 +17,11 @@ namespace te::rt::cuda {
 static __device__ uint32_t amaxBits[kAmaxSlots];
 static __device__ uint32_t amaxBlocksDone[kAmaxSlots];
 
-/// One thread of every block calls it with the maximum of the block. `amax`
-/// gets the maximum of the row of blocks.
+/// One thread of every block calls it with the maximum of the block. `amax`,
+/// that of this row of blocks, gets the maximum of the row.
 __device__ __forceinline__ void finishAmax(float blockAmax, uint32_t slot,
                                            float *amax) {
   slot = (slot + blockIdx.y) % kAmaxSlots;
-  amax += blockIdx.y;
   // The bits of magnitudes have the same order as the magnitudes. The block
   // whose count completes the grid sees the maximum of every other block,
   // because each block wrote it before its fence.
@@ -47,7 +46,7 @@ __device__ __forceinline__ QuantizeOutputs outputsOf(const QuantizeArgs &args) {
 template <typename F8>
 __device__ __forceinline__ float scaleOf(const QuantizeArgs &args,
                                          const QuantizeOutputs &out) {
-  float scale = args.scale[blockIdx.y];
+  float scale = *ofMatrix(args.scale, args.strides.scale);
   if (args.fromAmax)
     scale = math::computeScale(scale, F8::max, args.pow2, args.epsilon,
                                math::kFloatMax);
@@ -72,7 +71,7 @@ __device__ __forceinline__ void quantizeTensorTile(const QuantizeArgs &args,
   if constexpr (kMeasures) {
     const float amax = tileAmax(tile, tileShared());
     if (threadIdx.x == 0)
-      finishAmax(amax, args.amaxSlot, args.amax);
+      finishAmax(amax, args.amaxSlot, ofMatrix(args.amax, args.strides.amax));
   }
   quantizeTileUniform<T, F8, kAligned>(tile, at, out, scale, tileShared());
 }

@@ -7,6 +7,8 @@
 #ifndef TE_RUNTIME_KERNELS_DELAYEDSCALING_DELAYED_SCALING_ARGS_H
 #define TE_RUNTIME_KERNELS_DELAYEDSCALING_DELAYED_SCALING_ARGS_H
 
+#include "Core/KernelGroups.h"
+
 #include <cstdint>
 
 namespace te::rt::cuda {
@@ -15,15 +17,20 @@ namespace te::rt::cuda {
 inline constexpr int kMostDelayedScalingThreads = 1024;
 
 /// Outputs may be the matching inputs.
-struct DelayedScalingArgs {
+struct DelayedScalingMember {
   const float *amax;    // [slots]
   const float *history; // [length, slots]
   const float *scale;   // [slots]
   float *newHistory;
   float *newScale;
-  int64_t slots, length;
+  int64_t slots;
+};
+
+struct DelayedScalingArgs {
+  int64_t length;
   float scaledMax; // the largest finite value times 2^-margin
   int32_t algorithm;
+  DelayedScalingMember members[kDelayedScalingGroup]; // by blockIdx.y
 };
 
 } // namespace te::rt::cuda

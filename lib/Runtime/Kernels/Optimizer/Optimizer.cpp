@@ -2,7 +2,8 @@
 //
 // An update is one kernel, and so are those of a group, in rows of blocks.
 // Buffers that are not aligned are updated element by element. A sum of squares
-// is two: one warp for each run, then one block that adds the runs.
+// is three: one warp for each run, one block for each tensor, which adds its
+// runs, and, of several tensors, one thread that adds them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -171,33 +172,50 @@ Status plan_sum_of_squares(const CudaDevice &device,
                            std::unique_ptr<Plan> *plan) {
   namespace b = sum_of_squares_buffers;
   static_assert(kSquaresRunLength == te_table::kernel_rows::kSquaresRun);
-  const int64_t runs = ceilDiv(params.count, kSquaresRunLength);
-  LaunchConfig gather, finish;
-  TE_RT_RETURN_IF_FAILED(
-      findTyped(device, "te_sum_of_squares", {params.type}, &gather));
-  gather.block = kOptimizerBlock;
-  TE_RT_RETURN_IF_FAILED(setGrid(ceilDiv(runs, kSquaresRunsPerBlock), &gather));
-  TE_RT_RETURN_IF_FAILED(finish.find(device, "te_sum_of_squares_finish"));
-  finish.block = kOptimizerBlock;
+  SquaresArgs args{};
+  std::vector<int> members;
+  int64_t blocks = 0;
+  for (int i = 0; i < kSquaresGroup; ++i) {
+    const auto [count, type] = memberOf(params, i);
+    if (count == 0)
+      continue;
+    SquaresTensor &tensor = args.tensors[members.size()];
+    tensor.count = count;
+    tensor.numRuns = ceilDiv(count, kSquaresRunLength);
+    tensor.firstBlock = static_cast<uint32_t>(blocks);
+    tensor.type = type;
+    blocks += ceilDiv(tensor.numRuns, kSquaresRunsPerBlock);
+    members.push_back(i);
+  }
+  args.numTensors = static_cast<int32_t>(members.size());
+  LaunchConfig gather, runs, total;
+  TE_RT_RETURN_IF_FAILED(gather.find(device, "te_sum_of_squares"));
+  TE_RT_RETURN_IF_FAILED(setGrid(blocks, &gather));
+  TE_RT_RETURN_IF_FAILED(runs.find(device, "te_sum_of_squares_runs"));
+  runs.gridX = static_cast<unsigned>(members.size());
+  TE_RT_RETURN_IF_FAILED(total.find(device, "te_sum_of_squares_total"));
+  gather.block = runs.block = kOptimizerBlock;
+  total.block = 1;
   *plan = makeWorkspacePlan(
       device, workspaceBytes(params),
       [=](Launcher launch, void *const *buffers, void *workspace) {
-        auto *sums = static_cast<float *>(workspace);
-        const void *x = buffers[b::x];
-        const auto *skip = static_cast<const float *>(buffers[b::skip]);
-        TE_RT_RETURN_IF_FAILED(
-            launch(gather, SquaresArgs{.x = x,
-                                       .runs = sums,
-                                       .skip = skip,
-                                       .count = params.count,
-                                       .aligned = areAligned({x})}));
-        return launch(finish,
-                      SquaresFinishArgs{
-                          .runs = sums,
-                          .sum = static_cast<const float *>(buffers[b::sum]),
-                          .newSum = static_cast<float *>(buffers[b::new_sum]),
-                          .skip = skip,
-                          .numRuns = runs});
+        TE_RT_RETURN_IF_FAILED(checkBuffers(params, buffers));
+        SquaresArgs given = args;
+        given.squares = static_cast<float *>(workspace);
+        given.sum = static_cast<const float *>(buffers[b::sum]);
+        given.newSum = static_cast<float *>(buffers[b::new_sum]);
+        given.skip = static_cast<const float *>(buffers[b::skip]);
+        float *next = given.squares + members.size();
+        for (size_t i = 0; i < members.size(); ++i) {
+          SquaresTensor &tensor = given.tensors[i];
+          tensor.x = buffers[b::x0 + members[i]];
+          tensor.aligned = areAligned({tensor.x});
+          tensor.runs = next;
+          next += tensor.numRuns;
+        }
+        TE_RT_RETURN_IF_FAILED(launch(gather, given));
+        TE_RT_RETURN_IF_FAILED(launch(runs, given));
+        return members.size() == 1 ? Status::ok() : launch(total, given);
       });
   return Status::ok();
 }

@@ -3,8 +3,9 @@
 // te_adamw_<param>_<grad>_<moment> and te_sgd_<param>_<grad>: one pass over all
 // state. The formulas are in Core/Formulas.h; these kernels only load and
 // store. te_adamw_group_<param>_<grad>_<moment> does the same with a tensor in
-// each row of blocks. te_sum_of_squares_<type> sums a run of 4096 elements in
-// the lanes of a warp, and te_sum_of_squares_finish adds the runs in one block.
+// each row of blocks. te_sum_of_squares sums a run of 4096 elements in the
+// lanes of a warp, te_sum_of_squares_runs adds the runs of a tensor in one
+// block, and te_sum_of_squares_total adds the tensors.
 //
 //===----------------------------------------------------------------------===//
 
@@ -219,22 +220,29 @@ __device__ __forceinline__ float squaresOfRun(const T *x, int count) {
   return sum.total();
 }
 
+/// The sum of run `run`, which is shorter if it is the last one.
 template <typename T>
-__device__ __forceinline__ void sumOfSquares(const SquaresArgs &args) {
-  const int64_t run = static_cast<int64_t>(blockIdx.x) * kSquaresRunsPerBlock +
-                      threadIdx.x / 32;
+__device__ __forceinline__ float sumOfRun(const SquaresTensor &tensor,
+                                          int64_t run) {
   const int64_t first = run * kSquaresRunLength;
-  if (first >= args.count || isSkipped(args.skip))
-    return;
-  const int64_t left = args.count - first;
+  const int64_t left = tensor.count - first;
   const int count =
       left < kSquaresRunLength ? static_cast<int>(left) : kSquaresRunLength;
-  const T *x = static_cast<const T *>(args.x) + first;
-  const bool vectors = args.aligned && count % runLength<T> == 0;
-  const float sum = vectors ? squaresOfRun<T, runLength<T>>(x, count)
-                            : squaresOfRun<T, 1>(x, count);
-  if (threadIdx.x % 32 == 0)
-    args.runs[run] = sum;
+  const T *x = static_cast<const T *>(tensor.x) + first;
+  const bool vectors = tensor.aligned && count % runLength<T> == 0;
+  return vectors ? squaresOfRun<T, runLength<T>>(x, count)
+                 : squaresOfRun<T, 1>(x, count);
+}
+
+/// The tensor of this block.
+__device__ __forceinline__ SquaresTensor tensorOf(const SquaresArgs &args) {
+  int i = 0;
+#pragma unroll
+  for (int step = kSquaresGroup / 2; step != 0; step /= 2)
+    if (i + step < args.numTensors &&
+        args.tensors[i + step].firstBlock <= blockIdx.x)
+      i += step;
+  return args.tensors[i];
 }
 
 } // namespace
@@ -244,26 +252,61 @@ using namespace te::rt;
 using namespace te::rt::cuda;
 
 extern "C" __global__ void __launch_bounds__(kOptimizerBlock)
-    te_sum_of_squares_finish(const __grid_constant__ SquaresFinishArgs args) {
+    te_sum_of_squares(const __grid_constant__ SquaresArgs args) {
+  const SquaresTensor tensor = tensorOf(args);
+  const int64_t run = static_cast<int64_t>(blockIdx.x - tensor.firstBlock) *
+                          kSquaresRunsPerBlock +
+                      threadIdx.x / 32;
+  if (run >= tensor.numRuns || isSkipped(args.skip))
+    return;
+  const float sum = tensor.type == TE_RT_F32    ? sumOfRun<float>(tensor, run)
+                    : tensor.type == TE_RT_BF16 ? sumOfRun<bf16>(tensor, run)
+                                                : sumOfRun<f16>(tensor, run);
+  if (threadIdx.x % 32 == 0)
+    tensor.runs[run] = sum;
+}
+
+extern "C" __global__ void __launch_bounds__(kOptimizerBlock)
+    te_sum_of_squares_runs(const __grid_constant__ SquaresArgs args) {
   static_assert(kOptimizerBlock == kLanes);
+  // The total of a single tensor needs no other kernel.
+  const bool isAll = args.numTensors == 1;
   if (isSkipped(args.skip)) {
-    if (threadIdx.x == 0)
+    if (isAll && threadIdx.x == 0)
       *args.newSum = 0.0f;
     return;
   }
+  const SquaresTensor tensor = args.tensors[blockIdx.x];
   __shared__ float lanes[kLanes];
   float acc = 0.0f;
-#pragma unroll 8
-  for (int64_t run = threadIdx.x; run < args.numRuns; run += kLanes)
-    acc += args.runs[run];
+#pragma unroll 16
+  for (int64_t run = threadIdx.x; run < tensor.numRuns; run += kLanes)
+    acc += tensor.runs[run];
   lanes[threadIdx.x] = acc;
   for (int s = kLanes / 2; s != 0; s /= 2) {
     __syncthreads();
     if (threadIdx.x < s)
       lanes[threadIdx.x] += lanes[threadIdx.x + s];
   }
-  if (threadIdx.x == 0)
+  if (threadIdx.x != 0)
+    return;
+  if (isAll)
     *args.newSum = (args.sum ? *args.sum : 0.0f) + lanes[0];
+  else
+    args.squares[blockIdx.x] = lanes[0];
+}
+
+extern "C" __global__ void __launch_bounds__(1)
+    te_sum_of_squares_total(const __grid_constant__ SquaresArgs args) {
+  if (isSkipped(args.skip)) {
+    *args.newSum = 0.0f;
+    return;
+  }
+  float total = args.sum ? *args.sum : 0.0f;
+#pragma unroll 8
+  for (int i = 0; i < args.numTensors; ++i)
+    total += args.squares[i];
+  *args.newSum = total;
 }
 
 extern "C" __global__ void __launch_bounds__(1)
@@ -272,15 +315,6 @@ extern "C" __global__ void __launch_bounds__(1)
   *args.norm = norm;
   *args.factor = math::clipFactor(norm, args.maxNorm);
 }
-
-#define TE_SQUARES(type, T)                                                    \
-  extern "C" __global__ void __launch_bounds__(kOptimizerBlock)                \
-      te_sum_of_squares_##type(const __grid_constant__ SquaresArgs args) {     \
-    sumOfSquares<T>(args);                                                     \
-  }
-TE_SQUARES(f32, float)
-TE_SQUARES(bf16, bf16)
-TE_SQUARES(f16, f16)
 
 #define TE_ADAMW(param, grad, moment, Param, Grad, Moment)                     \
   extern "C" __global__ void __launch_bounds__(kOptimizerBlock)                \

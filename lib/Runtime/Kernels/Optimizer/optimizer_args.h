@@ -7,7 +7,7 @@
 #ifndef TE_RUNTIME_KERNELS_OPTIMIZER_OPTIMIZER_ARGS_H
 #define TE_RUNTIME_KERNELS_OPTIMIZER_OPTIMIZER_ARGS_H
 
-#include "Core/AdamwGroup.h"
+#include "Core/KernelGroups.h"
 #include "Core/Kernels.h"
 
 #include <cstdint>
@@ -87,22 +87,25 @@ struct SgdArgs {
   int64_t runs;      // as above
 };
 
-/// A warp sums a run, which is the last one if it is shorter.
-struct SquaresArgs {
-  const void *x;     // [count]
-  float *runs;       // one sum for each run
-  const float *skip; // [1], or null
-  int64_t count;
+/// A tensor of sum_of_squares.
+struct SquaresTensor {
+  const void *x; // [count]
+  float *runs;   // the sum of each run
+  int64_t count, numRuns;
+  uint32_t firstBlock;
+  int32_t type;
   bool aligned; // 16-byte accesses of whole runs are
 };
 
-struct SquaresFinishArgs {
-  const float *runs; // [numRuns]
+struct SquaresArgs {
+  float *squares;    // [numTensors]
   const float *sum;  // [1] or null: 0
   float *newSum;     // [1], may be `sum`
   const float *skip; // [1], or null
-  int64_t numRuns;
+  int32_t numTensors;
+  SquaresTensor tensors[kSquaresGroup]; // blocks in their order
 };
+static_assert(sizeof(SquaresArgs) <= 4096); // the arguments of any kernel
 
 struct ClipFactorArgs {
   const float *sum; // [1]

@@ -5,7 +5,7 @@
 // the forms `half` and `interleaved` is one run of N pairs or elements. An item
 // of the form `any`, which serves both styles without alignment, is one pair or
 // element. A block has whole tokens, so that its heads share the tables in the
-// cache.
+// cache. A row of blocks rotates one tensor.
 //
 // An item reads all that it needs before it writes, and nothing else is read,
 // so y may be x.
@@ -19,9 +19,15 @@
 namespace te::rt::cuda {
 namespace {
 
+/// What a block reads of its arguments.
+struct Rope : RopeArgs {
+  RopeTensor tensor; // of this row of blocks
+  __device__ __forceinline__ explicit Rope(const RopeArgs &args)
+      : RopeArgs(args), tensor(args.tensors[blockIdx.y]) {}
+};
+
 /// The row of the tables for `token`, or -1 if its position is none of them.
-__device__ __forceinline__ int64_t positionOf(const RopeArgs &args,
-                                              int64_t token) {
+__device__ __forceinline__ int64_t positionOf(const Rope &args, int64_t token) {
   if (!args.positions)
     return static_cast<uint32_t>(token) % static_cast<uint32_t>(args.sequence);
   const int32_t position = args.positions[token];
@@ -30,9 +36,9 @@ __device__ __forceinline__ int64_t positionOf(const RopeArgs &args,
 
 /// N entries of `table` from the pair `i` on, or NaN if there is no such row.
 template <int N>
-__device__ __forceinline__ void loadAngles(const RopeArgs &args,
-                                           const float *table, int64_t position,
-                                           int i, float (&angles)[N]) {
+__device__ __forceinline__ void loadAngles(const Rope &args, const float *table,
+                                           int64_t position, int i,
+                                           float (&angles)[N]) {
   if (position >= 0)
     return Run<float, N>::load(table + position * args.pairs + i)
         .unpack(angles);
@@ -43,44 +49,48 @@ __device__ __forceinline__ void loadAngles(const RopeArgs &args,
 
 /// Calls body(first element, position, item of the head).
 template <typename Body>
-__device__ __forceinline__ void forEachItem(const RopeArgs &args, Body body) {
-  const int perToken = args.heads * args.itemsPerHead;
+__device__ __forceinline__ void forEachItem(const Rope &args, Body body) {
+  const RopeTensor &tensor = args.tensor;
+  const int perToken = tensor.heads * args.itemsPerHead;
   const int slot = static_cast<int>(threadIdx.x) / perToken;
   const int64_t token =
-      static_cast<int64_t>(blockIdx.x) * args.tokensPerBlock + slot;
-  if (slot >= args.tokensPerBlock || token >= args.tokens)
+      static_cast<int64_t>(blockIdx.x) * tensor.tokensPerBlock + slot;
+  if (slot >= tensor.tokensPerBlock || token >= args.tokens)
     return;
   const int64_t position = positionOf(args, token);
-  const int step = args.tokensPerBlock == 1 ? kRopeBlock : perToken;
+  const int step = tensor.tokensPerBlock == 1 ? kRopeBlock : perToken;
   for (int item = static_cast<int>(threadIdx.x) - slot * perToken;
        item < perToken; item += step) {
     const int64_t head = item / args.itemsPerHead;
-    body((token * args.heads + head) * args.headDim, position,
+    body((token * tensor.heads + head) * args.headDim, position,
          item % args.itemsPerHead);
   }
 }
 
-__device__ __forceinline__ float sineOf(const RopeArgs &args, float sine) {
+__device__ __forceinline__ float sineOf(const Rope &args, float sine) {
   return args.inverse ? -sine : sine;
 }
 
 template <typename T, int N>
-__device__ __forceinline__ void storeRun(const RopeArgs &args,
-                                         const Run<T, N> &run, int64_t at,
-                                         AbsMax<T> &amax) {
+__device__ __forceinline__ Run<T, N> loadRun(const Rope &args, int64_t at) {
+  return Run<T, N>::load(static_cast<const T *>(args.tensor.x) + at);
+}
+
+template <typename T, int N>
+__device__ __forceinline__ void storeRun(const Rope &args, const Run<T, N> &run,
+                                         int64_t at, AbsMax<T> &amax) {
   amax.add(run);
-  run.store(static_cast<T *>(args.y) + at);
+  run.store(static_cast<T *>(args.tensor.y) + at);
 }
 
 /// N pairs from pair `i` on, whose first elements are a run at `at`, and whose
 /// second elements are a run at `other`.
 template <typename T, int N>
-__device__ __forceinline__ void turnRuns(const RopeArgs &args, int64_t at,
+__device__ __forceinline__ void turnRuns(const Rope &args, int64_t at,
                                          int64_t other, int64_t position, int i,
                                          AbsMax<T> &amax) {
-  const Run<T, N> first = Run<T, N>::load(static_cast<const T *>(args.x) + at);
-  const Run<T, N> second =
-      Run<T, N>::load(static_cast<const T *>(args.x) + other);
+  const Run<T, N> first = loadRun<T, N>(args, at);
+  const Run<T, N> second = loadRun<T, N>(args, other);
   float u[N], v[N], cosine[N], sine[N];
   loadAngles(args, args.cos, position, i, cosine);
   loadAngles(args, args.sin, position, i, sine);
@@ -94,23 +104,21 @@ __device__ __forceinline__ void turnRuns(const RopeArgs &args, int64_t at,
 }
 
 template <typename T, int N>
-__device__ __forceinline__ void copyRun(const RopeArgs &args, int64_t at,
+__device__ __forceinline__ void copyRun(const Rope &args, int64_t at,
                                         AbsMax<T> &amax) {
-  storeRun(args, Run<T, N>::load(static_cast<const T *>(args.x) + at), at,
-           amax);
+  storeRun(args, loadRun<T, N>(args, at), at, amax);
 }
 
 /// Every thread of the block calls this.
 template <typename T>
-__device__ __forceinline__ void raiseAmax(const RopeArgs &args,
+__device__ __forceinline__ void raiseAmax(const Rope &args,
                                           const AbsMax<T> &amax) {
-  if (args.amax)
-    raiseToBlockMax(args.amax, amax.get());
+  if (float *ofTensor = args.tensor.amax)
+    raiseToBlockMax(ofTensor, amax.get());
 }
 
 template <typename T>
-__device__ __forceinline__ void ropeAny(const RopeArgs &args,
-                                        bool interleaved) {
+__device__ __forceinline__ void ropeAny(const Rope &args, bool interleaved) {
   AbsMax<T> amax;
   forEachItem(args, [&](int64_t first, int64_t position, int item) {
     if (item >= args.pairs)
@@ -123,7 +131,7 @@ __device__ __forceinline__ void ropeAny(const RopeArgs &args,
 }
 
 template <typename T>
-__device__ __forceinline__ void ropeHalf(const RopeArgs &args) {
+__device__ __forceinline__ void ropeHalf(const Rope &args) {
   constexpr int N = 16 / sizeof(T);
   AbsMax<T> amax;
   forEachItem(args, [&](int64_t first, int64_t position, int item) {
@@ -136,7 +144,7 @@ __device__ __forceinline__ void ropeHalf(const RopeArgs &args) {
 }
 
 template <typename T>
-__device__ __forceinline__ void ropeInterleaved(const RopeArgs &args) {
+__device__ __forceinline__ void ropeInterleaved(const Rope &args) {
   constexpr int N = 16 / sizeof(T);
   AbsMax<T> amax;
   forEachItem(args, [&](int64_t first, int64_t position, int item) {
@@ -144,7 +152,7 @@ __device__ __forceinline__ void ropeInterleaved(const RopeArgs &args) {
     if (i >= 2 * args.pairs)
       return copyRun<T, N>(args, first + i, amax);
     float values[N], cosine[N / 2], sine[N / 2];
-    Run<T, N>::load(static_cast<const T *>(args.x) + first + i).unpack(values);
+    loadRun<T, N>(args, first + i).unpack(values);
     loadAngles(args, args.cos, position, i / 2, cosine);
     loadAngles(args, args.sin, position, i / 2, sine);
 #pragma unroll
@@ -163,7 +171,8 @@ using namespace te::rt::cuda;
 
 #define TE_ROPE(form, type, call)                                              \
   extern "C" __global__ void __launch_bounds__(kRopeBlock)                     \
-      te_rope_##form##_##type(const __grid_constant__ RopeArgs args) {         \
+      te_rope_##form##_##type(const __grid_constant__ RopeArgs given) {        \
+    const Rope args(given);                                                    \
     call;                                                                      \
   }
 #define TE_ROPE_FORMS(type, T)                                                 \

@@ -319,8 +319,11 @@ class Optimizer(torch.optim.Optimizer):
             steps = {row: f.argument(f"step{row}", (), "float32") for row in rows}
             factor = None
             if max_norm is not None:
-                total = f.argument("total", (), "float32") if has_total else None
-                factor = _clip_factor(f, total or _sum_of_squares(f, [grad for _, grad, *_ in taken]), max_norm)
+                if has_total:
+                    total = f.argument("total", (), "float32")
+                else:
+                    total = f.sum_of_squares(*(grad for _, grad, *_ in taken)) if taken else f.constant(0.0, (), "float32")
+                factor = _clip_factor(f, total, max_norm)
             for i, (update, (param, grad, *states)) in enumerate(zip(updates, taken)):
                 operands = Operands(param, grad, states, lrs[update.group], steps.get(update.row), factor)
                 new_param, *new_states = self._update(f, update, operands)
@@ -367,13 +370,6 @@ def floats(**values: float) -> dict[str, str]:
     return {name: f"{dtypes.float_text(value)} : f32" for name, value in values.items()}
 
 
-def _sum_of_squares(f: build.Function, grads: Sequence[build.Value]) -> build.Value:
-    total: build.Value | None = None
-    for grad in grads:
-        total = f.sum_of_squares(grad, total)
-    return total or f.constant(0.0, (), "float32")
-
-
 def _clip_factor(f: build.Function, total: build.Value, max_norm: float) -> build.Value:
     """Returns the norm of the gradients as `norm`; the value is the factor that clips them. total: the sum of their squares."""
     attributes = {"max_norm": f"{dtypes.constant_text(max_norm, 'float32')} : f32"}
@@ -389,7 +385,7 @@ def _squares_program(*kinds: tuple[tuple[tuple[int, ...], torch.dtype], ...]) ->
         for i, part in enumerate(kinds):
             grads = [f.argument(f"g{i}_{n}", shape, dtype_name(dtype)) for n, (shape, dtype) in enumerate(part)]
             if grads:
-                f.result(f"total{i}", _sum_of_squares(f, grads))
+                f.result(f"total{i}", f.sum_of_squares(*grads))
     return module
 
 

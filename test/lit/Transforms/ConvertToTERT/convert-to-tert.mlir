@@ -98,7 +98,7 @@ func.func @adamw_fp8(%p: tensor<300xf32> {te.name = "p"}, %g: tensor<300xbf16> {
 // CHECK-SAME: (%[[P:[^:]*]]: !tert.buffer<256>, %[[G:[^:]*]]: !tert.buffer<128>, %[[B:[^:]*]]: !tert.buffer<256>, %[[LR:[^:]*]]: !tert.buffer<4>, %[[SKIP:[^:]*]]: !tert.buffer<4>,
 func.func @skipped(%p: tensor<64xf32> {te.name = "p"}, %g: tensor<64xbf16> {te.name = "g"}, %b: tensor<64xf32> {te.name = "b"}, %lr: tensor<f32> {te.name = "lr"},
                    %skip: tensor<f32> {te.name = "skip"}) -> (tensor<64xf32> {te.name = "p"}, tensor<64xf32> {te.name = "b"}, tensor<f32> {te.name = "sum"}) {
-  // CHECK: tert.launch "sum_of_squares" {{.*}}(%[[G]], %{{[^,]*}}, %{{[^,]*}}, %[[SKIP]])
+  // CHECK: tert.launch "sum_of_squares" {{.*}}(%[[G]], {{.*}}, %[[SKIP]])
   // CHECK-NOT: copy
   // CHECK: tert.launch "sgd" {{.*}}(%[[P]], %[[G]], %[[B]], %[[LR]], %{{[^,]*}}, %[[P]], %[[B]], %[[SKIP]])
   %s = te.sum_of_squares %g unless %skip : tensor<64xbf16>
@@ -114,8 +114,8 @@ func.func @skipped(%p: tensor<64xf32> {te.name = "p"}, %g: tensor<64xbf16> {te.n
 // CHECK-SAME: (%[[P:[^:]*]]: !tert.buffer<256>, %[[G:[^:]*]]: !tert.buffer<128>, %[[H:[^:]*]]: !tert.buffer<64>, %[[LR:[^:]*]]: !tert.buffer<4>,
 func.func @clipping(%p: tensor<64xf32> {te.name = "p"}, %g: tensor<64xbf16> {te.name = "g"}, %h: tensor<16xf32> {te.name = "h"}, %lr: tensor<f32> {te.name = "lr"})
     -> (tensor<64xf32> {te.name = "p"}, tensor<f32> {te.name = "norm"}) {
-  // CHECK: tert.launch "sum_of_squares" {count = 64 : i64, type = 1 : i32}(%[[G]], %{{[^,]*}}, %[[S1:[^,]*]], %{{[^,]*}})
-  // CHECK: tert.launch "sum_of_squares" {count = 16 : i64, type = 0 : i32}(%[[H]], %[[S1]], %[[S2:[^,]*]], %{{[^,]*}})
+  // CHECK: tert.launch "sum_of_squares" {count0 = 64 : i64, count1 = 0 : i64, {{.*}}, type0 = 1 : i32, {{.*}}}(%[[G]], {{.*}}, %{{[^,]*}}, %[[S1:[^,]*]], %{{[^,]*}}) :
+  // CHECK: tert.launch "sum_of_squares" {count0 = 16 : i64, {{.*}}, type0 = 0 : i32, {{.*}}}(%[[H]], {{.*}}, %[[S1]], %[[S2:[^,]*]], %{{[^,]*}}) :
   // CHECK: tert.launch "clip_factor" {max_norm = 5.000000e-01 : f32}(%[[S2]], %{{[^,]*}}, %[[F:[^)]*]])
   // CHECK: tert.launch "sgd" {{.*}}(%[[P]], %[[G]], %{{[^,]*}}, %[[LR]], %[[F]], %[[P]],
   %s1 = te.sum_of_squares %g : tensor<64xbf16>
@@ -123,6 +123,20 @@ func.func @clipping(%p: tensor<64xf32> {te.name = "p"}, %g: tensor<64xbf16> {te.
   %norm, %factor = te.clip_factor %s2 {max_norm = 0.5 : f32}
   %p1 = te.sgd %p, %g lr %lr grad_scale %factor : tensor<64xf32>, tensor<64xbf16>
   return %p1, %norm : tensor<64xf32>, tensor<f32>
+}
+
+// -----
+
+// 32 tensors are one launch; the next ones are added by another.
+// CHECK-LABEL: func.func @squares
+// CHECK-SAME: (%[[G:[^:]*]]: !tert.buffer<128>, %[[H:[^:]*]]: !tert.buffer<64>, %[[SUM:[^:]*]]: !tert.buffer<4>,
+func.func @squares(%g: tensor<64xbf16> {te.name = "g"}, %h: tensor<16xf32> {te.name = "h"}, %sum: tensor<f32> {te.name = "sum"}) -> (tensor<f32> {te.name = "total"}) {
+  // CHECK: tert.launch "sum_of_squares" {count0 = 64 : i64, count1 = 16 : i64, {{.*}}count31 = 64 : i64, {{.*}}type1 = 0 : i32, {{.*}}}(%[[G]], %[[H]], %[[G]], {{.*}}, %[[SUM]], %[[PART:[^,]*]], %{{[^,]*}}) :
+  // CHECK: tert.launch "sum_of_squares" {count0 = 16 : i64, count1 = 64 : i64, count10 = 0 : i64, {{.*}}}(%[[H]], %[[G]], {{.*}}, %[[PART]], %{{[^,]*}}, %{{[^,]*}}) :
+  // CHECK-NOT: tert.launch
+  %s = te.sum_of_squares %g, %h, %g, %g, %g, %g, %g, %g, %g, %g, %g, %g, %g, %g, %g, %g, %g, %g, %g, %g, %g, %g, %g, %g, %g, %g, %g, %g, %g, %g, %g, %g, %h, %g plus %sum
+    : tensor<64xbf16>, tensor<16xf32>, tensor<64xbf16>, tensor<64xbf16>, tensor<64xbf16>, tensor<64xbf16>, tensor<64xbf16>, tensor<64xbf16>, tensor<64xbf16>, tensor<64xbf16>, tensor<64xbf16>, tensor<64xbf16>, tensor<64xbf16>, tensor<64xbf16>, tensor<64xbf16>, tensor<64xbf16>, tensor<64xbf16>, tensor<64xbf16>, tensor<64xbf16>, tensor<64xbf16>, tensor<64xbf16>, tensor<64xbf16>, tensor<64xbf16>, tensor<64xbf16>, tensor<64xbf16>, tensor<64xbf16>, tensor<64xbf16>, tensor<64xbf16>, tensor<64xbf16>, tensor<64xbf16>, tensor<64xbf16>, tensor<64xbf16>, tensor<16xf32>, tensor<64xbf16>
+  return %s : tensor<f32>
 }
 
 // -----

@@ -184,3 +184,64 @@ func.func @memory(%a: !tert.buffer<262144>, %b: !tert.buffer<262144>, %y: !tert.
   tert.launch "copy" {bytes = 262144 : i64} (%u, %z) : !tert.buffer<262144>, !tert.buffer<262144>
   return
 }
+
+// Queries and keys are rotated in one launch; a third tensor, with the same angles, and one with others have their own.
+// CHECK-LABEL: func.func @rotations
+// CHECK-SAME: %[[Q:[a-z0-9]+]]: !tert.buffer<128>, %[[K:[a-z0-9]+]]: !tert.buffer<64>, %[[R:[a-z0-9]+]]: !tert.buffer<64>, %[[COS:[a-z0-9]+]]: !tert.buffer<16>, %[[SIN:[a-z0-9]+]]: !tert.buffer<16>, %[[A:[a-z0-9]+]]: !tert.buffer<4>
+// CHECK: tert.launch "rope_group" {has_positions = 0 : i32, head_dim = 4 : i64, heads0 = 4 : i64, heads1 = 2 : i64, interleaved = 0 : i32, inverse = 0 : i32
+// CHECK-SAME: (%[[Q]], %[[K]], %[[COS]], %[[SIN]], %[[NONE:[0-9]+]], %[[Q]], %[[K]], %[[NONE]], %[[A]])
+// CHECK-NEXT: tert.launch "rope" {{.*}} inverse = 0 : i32
+// CHECK-NEXT: tert.launch "rope" {{.*}} inverse = 1 : i32
+// CHECK-NOT: tert.launch
+func.func @rotations(%q: !tert.buffer<128>, %k: !tert.buffer<64>, %r: !tert.buffer<64>, %cos: !tert.buffer<16>, %sin: !tert.buffer<16>, %amax: !tert.buffer<4>, %s: !tert.buffer<64>) {
+  %none = tert.null : !tert.buffer<0>
+  tert.launch "rope" {tokens = 4 : i64, heads = 4 : i64, head_dim = 4 : i64, sequence = 2 : i64, rotary_dim = 4 : i64, type = 1 : i32, interleaved = 0 : i32, inverse = 0 : i32, has_positions = 0 : i32}
+    (%q, %cos, %sin, %none, %q, %none) : !tert.buffer<128>, !tert.buffer<16>, !tert.buffer<16>, !tert.buffer<0>, !tert.buffer<128>, !tert.buffer<0>
+  tert.launch "rope" {tokens = 4 : i64, heads = 2 : i64, head_dim = 4 : i64, sequence = 2 : i64, rotary_dim = 4 : i64, type = 1 : i32, interleaved = 0 : i32, inverse = 0 : i32, has_positions = 0 : i32}
+    (%k, %cos, %sin, %none, %k, %amax) : !tert.buffer<64>, !tert.buffer<16>, !tert.buffer<16>, !tert.buffer<0>, !tert.buffer<64>, !tert.buffer<4>
+  tert.launch "rope" {tokens = 4 : i64, heads = 2 : i64, head_dim = 4 : i64, sequence = 2 : i64, rotary_dim = 4 : i64, type = 1 : i32, interleaved = 0 : i32, inverse = 0 : i32, has_positions = 0 : i32}
+    (%r, %cos, %sin, %none, %r, %none) : !tert.buffer<64>, !tert.buffer<16>, !tert.buffer<16>, !tert.buffer<0>, !tert.buffer<64>, !tert.buffer<0>
+  tert.launch "rope" {tokens = 4 : i64, heads = 2 : i64, head_dim = 4 : i64, sequence = 2 : i64, rotary_dim = 4 : i64, type = 1 : i32, interleaved = 0 : i32, inverse = 1 : i32, has_positions = 0 : i32}
+    (%s, %cos, %sin, %none, %s, %none) : !tert.buffer<64>, !tert.buffer<16>, !tert.buffer<16>, !tert.buffer<0>, !tert.buffer<64>, !tert.buffer<0>
+  return
+}
+
+// Two casts become one, but not a third, which has an amax.
+// CHECK-LABEL: func.func @casts
+// CHECK-SAME: %[[A:[a-z0-9]+]]: !tert.buffer<64>, %[[B:[a-z0-9]+]]: !tert.buffer<64>, %[[S:[a-z0-9]+]]: !tert.buffer<4>, %[[T:[a-z0-9]+]]: !tert.buffer<4>, %[[QA:[a-z0-9]+]]: !tert.buffer<32>, %[[QB:[a-z0-9]+]]: !tert.buffer<32>, %[[IA:[a-z0-9]+]]: !tert.buffer<4>, %[[IB:[a-z0-9]+]]: !tert.buffer<4>
+// CHECK: tert.launch "quantize_tensor_group" {amax_epsilon = 0.000000e+00 : f32, cols = 8 : i64, fp8_type = 3 : i32, from_amax = 0 : i32, pow2_scales = 0 : i32, rows = 4 : i64, type = 1 : i32, x_cols = 8 : i64, x_rows = 4 : i64, x_type = 1 : i32}
+// CHECK-SAME: (%[[A]], %[[B]], %[[S]], %[[T]], %[[QA]], %[[QB]], %[[IA]], %[[IB]], %[[NONE:[0-9]+]], %[[NONE]], %[[NONE]], %[[NONE]], %[[NONE]], %[[NONE]], %[[NONE]])
+// CHECK-NEXT: tert.launch "quantize_tensor" {
+// CHECK-NOT: tert.launch
+func.func @casts(%a: !tert.buffer<64>, %b: !tert.buffer<64>, %s: !tert.buffer<4>, %t: !tert.buffer<4>, %qa: !tert.buffer<32>, %qb: !tert.buffer<32>, %ia: !tert.buffer<4>, %ib: !tert.buffer<4>,
+                 %qc: !tert.buffer<32>, %ic: !tert.buffer<4>, %amax: !tert.buffer<4>) {
+  %none = tert.null : !tert.buffer<0>
+  tert.launch "quantize_tensor" {matrices = 1 : i64, rows = 4 : i64, cols = 8 : i64, x_rows = 4 : i64, x_cols = 8 : i64, x_type = 1 : i32, type = 1 : i32, fp8_type = 3 : i32, from_amax = 0 : i32, pow2_scales = 0 : i32, amax_epsilon = 0.0 : f32}
+    (%a, %s, %qa, %ia, %none, %none, %none, %none) : !tert.buffer<64>, !tert.buffer<4>, !tert.buffer<32>, !tert.buffer<4>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>
+  tert.launch "quantize_tensor" {matrices = 1 : i64, rows = 4 : i64, cols = 8 : i64, x_rows = 4 : i64, x_cols = 8 : i64, x_type = 1 : i32, type = 1 : i32, fp8_type = 3 : i32, from_amax = 0 : i32, pow2_scales = 0 : i32, amax_epsilon = 0.0 : f32}
+    (%b, %t, %qb, %ib, %none, %none, %none, %none) : !tert.buffer<64>, !tert.buffer<4>, !tert.buffer<32>, !tert.buffer<4>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>
+  tert.launch "quantize_tensor" {matrices = 1 : i64, rows = 4 : i64, cols = 8 : i64, x_rows = 4 : i64, x_cols = 8 : i64, x_type = 1 : i32, type = 1 : i32, fp8_type = 3 : i32, from_amax = 0 : i32, pow2_scales = 0 : i32, amax_epsilon = 0.0 : f32}
+    (%b, %t, %qc, %ic, %none, %none, %amax, %none) : !tert.buffer<64>, !tert.buffer<4>, !tert.buffer<32>, !tert.buffer<4>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<4>, !tert.buffer<0>
+  return
+}
+
+// Histories of any number of slots become one at the place of the last, but not those of another element type.
+// CHECK-LABEL: func.func @histories
+// CHECK-SAME: %[[A:[a-z0-9]+]]: !tert.buffer<4>, %[[H:[a-z0-9]+]]: !tert.buffer<32>, %[[S:[a-z0-9]+]]: !tert.buffer<4>, %[[B:[a-z0-9]+]]: !tert.buffer<8>, %[[I:[a-z0-9]+]]: !tert.buffer<64>, %[[T:[a-z0-9]+]]: !tert.buffer<8>
+// CHECK: tert.launch "fill"
+// CHECK: tert.launch "delayed_scaling_update" {{.*}}fp8_max = 5.734400e+04 : f32
+// CHECK: tert.launch "delayed_scaling_group" {algorithm = 0 : i32, fp8_max = 4.480000e+02 : f32, history_length = 8 : i64, margin = 0 : i32, slots0 = 1 : i64, slots1 = 2 : i64, slots10 = 0 : i64
+// CHECK-SAME: (%[[A]], %[[B]], %[[NONE:[0-9]+]], {{.*}} %[[H]], %[[I]], %[[NONE]], {{.*}} %[[S]], %[[T]], %[[NONE]], {{.*}} %[[H]], %[[I]], %[[NONE]], {{.*}} %[[S]], %[[T]], %[[NONE]],
+// CHECK-NOT: tert.launch
+func.func @histories(%a: !tert.buffer<4>, %h: !tert.buffer<32>, %s: !tert.buffer<4>, %b: !tert.buffer<8>, %i: !tert.buffer<64>, %t: !tert.buffer<8>,
+                     %g: !tert.buffer<32>, %r: !tert.buffer<4>) {
+  %none = tert.null : !tert.buffer<0>
+  tert.launch "delayed_scaling_update" {slots = 1 : i64, history_length = 8 : i64, algorithm = 0 : i32, fp8_max = 448.0 : f32, margin = 0 : i32}
+    (%a, %h, %s, %h, %s) : !tert.buffer<4>, !tert.buffer<32>, !tert.buffer<4>, !tert.buffer<32>, !tert.buffer<4>
+  tert.launch "fill" {count = 2 : i64, type = 0 : i32, value = 2.0 : f32} (%b, %none) : !tert.buffer<8>, !tert.buffer<0>
+  tert.launch "delayed_scaling_update" {slots = 1 : i64, history_length = 8 : i64, algorithm = 0 : i32, fp8_max = 57344.0 : f32, margin = 0 : i32}
+    (%a, %g, %r, %g, %r) : !tert.buffer<4>, !tert.buffer<32>, !tert.buffer<4>, !tert.buffer<32>, !tert.buffer<4>
+  tert.launch "delayed_scaling_update" {slots = 2 : i64, history_length = 8 : i64, algorithm = 0 : i32, fp8_max = 448.0 : f32, margin = 0 : i32}
+    (%b, %i, %t, %i, %t) : !tert.buffer<8>, !tert.buffer<64>, !tert.buffer<8>, !tert.buffer<64>, !tert.buffer<8>
+  return
+}

@@ -289,15 +289,17 @@ module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size
 
 // -----
 
-// A chain of parts and whole tensors would count the squares of whole tensors on every rank.
+// A sum of parts and whole tensors would count the squares of whole tensors on every rank.
 module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 2>]} {
-  func.func @chains(%part: tensor<128x256xf32> {te.sharding = [#te.shard<axis = 0, group = 0>]}, %whole: tensor<256xf32>) -> (tensor<f32>, tensor<f32>) {
-    %s1 = te.sum_of_squares %part : tensor<128x256xf32>
-    // expected-error @below {{expected 'x' and the tensors of 'sum' to be split over the same axes, but only those of 'sum' are split over 'dp' (use two chains)}}
+  func.func @sums(%part: tensor<128x256xf32> {te.sharding = [#te.shard<axis = 0, group = 0>]}, %whole: tensor<256xf32>) -> (tensor<f32>, tensor<f32>) {
+    %s1 = te.sum_of_squares %part, %part : tensor<128x256xf32>, tensor<128x256xf32>
+    // expected-error @below {{expected tensor 0 and those of 'sum' to be split over the same axes, but only those of 'sum' are split over 'dp' (use two sums)}}
     %s2 = te.sum_of_squares %whole plus %s1 : tensor<256xf32>
-    %s3 = te.sum_of_squares %whole : tensor<256xf32>
-    // expected-error @below {{expected 'x' and the tensors of 'sum' to be split over the same axes, but only 'x' is split over 'dp' (use two chains)}}
-    %s4 = te.sum_of_squares %part plus %s3 : tensor<128x256xf32>
+    // expected-error @below {{expected tensor 2 and those before it to be split over the same axes, but only tensor 2 is split over 'dp' (use two sums)}}
+    %s3 = te.sum_of_squares %whole, %whole, %part : tensor<256xf32>, tensor<256xf32>, tensor<128x256xf32>
+    %s5 = te.sum_of_squares %whole : tensor<256xf32>
+    // expected-error @below {{expected tensor 0 and those of 'sum' to be split over the same axes, but only tensor 0 is split over 'dp' (use two sums)}}
+    %s4 = te.sum_of_squares %part plus %s5 : tensor<128x256xf32>
     return %s2, %s4 : tensor<f32>, tensor<f32>
   }
 }

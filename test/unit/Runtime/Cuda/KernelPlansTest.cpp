@@ -31,9 +31,10 @@ std::vector<int64_t> sizes(const std::string &name) {
   if (name == "function")
     return {reinterpret_cast<int64_t>(&kGenerated)};
   // An empty sum with a bias is an error. GemmPlannerTest tests empty GEMMs.
-  // The tensors of a group.
-  if (name.starts_with("count") && name != "count")
-    return {name == "count1" ? 0 : 37};
+  // The members of a group.
+  if ((name.starts_with("count") || name.starts_with("slots")) &&
+      std::isdigit(name.back()))
+    return {name.ends_with("s1") || name == "count1" ? 0 : 37};
   if (name == "k")
     return {16, 256};
   if (name == "groups" || name == "multiple")
@@ -66,6 +67,9 @@ std::vector<int32_t> integers(const std::string &name) {
   // Parameters that few rules read.
   if (name.starts_with("seed"))
     return {1};
+  // The tensors of a sum of squares.
+  if (name.starts_with("type") && name != "type" && name != "type0")
+    return {name == "type2" ? TE_RT_BF16 : TE_RT_F16};
   if (name == "b_axis" || name == "swizzled" || name == "stream")
     return {1};
   // The operands of a GEMM, which have many combinations. No scheme has wide
