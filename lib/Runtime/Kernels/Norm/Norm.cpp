@@ -22,6 +22,8 @@ namespace {
 struct NormKernels {
   const char *family, *shortRows, *longRows, *anyRows;
   const char *backwardStrips, *backwardShortRows, *backwardAnyRows;
+  // Of rows of one run for each thread of half a warp, and of a warp.
+  const char *narrowRows[2], *backwardNarrowRows[2];
   const char *blockRows; // or null
 };
 #define TE_NORM_KERNELS(name, blockRows)                                       \
@@ -32,6 +34,8 @@ struct NormKernels {
    name "_backward_strips",                                                    \
    name "_backward_short",                                                     \
    name "_backward_any",                                                       \
+   {name "_narrow16", name "_narrow32"},                                       \
+   {name "_backward_narrow16", name "_backward_narrow32"},                     \
    blockRows}
 constexpr NormKernels kRmsNorm = TE_NORM_KERNELS("te_rms_norm", nullptr);
 constexpr NormKernels kLayerNorm =
@@ -57,6 +61,13 @@ const char *keptKernel(const NormKernels &names, int64_t rowBytes) {
   return rowBytes <= kNormLongRuns * kNormRunBytes ? names.longRows : nullptr;
 }
 
+/// Of `names`, the kernel of rows of this size; null for longer ones.
+const char *narrowKernel(const char *const (&names)[2], int64_t rowBytes) {
+  if (rowBytes > kNormRunBytes)
+    return nullptr;
+  return names[rowBytes > kNormRunBytes / 2];
+}
+
 /// Whether a block can compute a row, and is not too large for it.
 bool isBlockRow(int64_t cols, int64_t rowBytes) {
   return cols % (kPairGroup * kLanes) == 0 && rowBytes > kBlockRowBytes / 2 &&
@@ -78,6 +89,9 @@ Status planNorm(const CudaDevice &device, const NormKernels &names,
     TE_RT_RETURN_IF_FAILED(
         findNorm(device, names.blockRows, params.type, params.rows, &kept));
     kept.block = kPairBlock;
+  } else if (const char *narrow = narrowKernel(names.narrowRows, rowBytes)) {
+    TE_RT_RETURN_IF_FAILED(findNorm(device, narrow, params.type,
+                                    ceilDiv(params.rows, kStripRows), &kept));
   } else if (const char *name = keptKernel(names, rowBytes)) {
     TE_RT_RETURN_IF_FAILED(findNorm(device, name, params.type, blocks, &kept));
   }
@@ -130,6 +144,10 @@ Status planNormBackward(const CudaDevice &device, const NormKernels &names,
   if (strips >= device.multiprocessors && isBlockRow(params.cols, rowBytes)) {
     TE_RT_RETURN_IF_FAILED(findStrips(device, names.backwardStrips, params.type,
                                       strips, 3 * rowBytes, &kept));
+  } else if (const char *narrow =
+                 narrowKernel(names.backwardNarrowRows, rowBytes)) {
+    TE_RT_RETURN_IF_FAILED(
+        findNorm(device, narrow, params.type, strips, &kept));
   } else {
     if (rowBytes <= kNormShortRuns * kNormRunBytes)
       TE_RT_RETURN_IF_FAILED(

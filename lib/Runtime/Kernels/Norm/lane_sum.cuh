@@ -16,8 +16,8 @@ template <int V> struct LaneSum {
   float acc[8] = {};
 
   /// Reduces the lanes as a tree. Every thread of the warp calls it and gets
-  /// the sum.
-  __device__ __forceinline__ float total() {
+  /// the sum; that of its half, if there are 16 `kThreads` in place of a warp.
+  template <int kThreads = 32> __device__ __forceinline__ float total() {
 #pragma unroll
     for (int stride = 128; stride >= 1; stride /= 2) {
       if (stride >= 32 * V) {
@@ -29,7 +29,9 @@ template <int V> struct LaneSum {
         // Both partners compute the same sum: addition commutes.
 #pragma unroll
         for (int k = 0; k < V; ++k)
-          acc[k] += __shfl_xor_sync(~0u, acc[k], stride / V);
+          acc[k] += stride / V < kThreads
+                        ? __shfl_xor_sync(~0u, acc[k], stride / V)
+                        : 0.0f;
       } else {
 #pragma unroll
         for (int k = 0; k < V; ++k)

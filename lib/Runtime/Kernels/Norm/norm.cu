@@ -8,7 +8,8 @@
 // forward) stay in registers between the sum and its use; longer rows are read
 // again, and rows that are not aligned are read element by element (V = 1). A
 // block computes the row where that is faster: in layer_norm, and in gradients
-// of many rows (strip_gradients.cuh).
+// of many rows (strip_gradients.cuh). It computes a strip of rows of up to 512
+// bytes (narrow_rows.cuh).
 //
 // Column sums have two stages: the sums of chunks or strips of rows in a
 // workspace, then the sum of those in order. The backward needs dy and x twice,
@@ -18,16 +19,15 @@
 // read from HBM once. Therefore dx must not overlap dy or x: a block would
 // overwrite what another one still reads.
 //
-// The two norms share their code: `kCentred` marks what layer_norm has and
-// rms_norm does not have, the mean.
-//
 //===----------------------------------------------------------------------===//
 
 #include "Core/Formulas.h"
 #include "Kernels/Norm/block_sum.cuh"
 #include "Kernels/Norm/lane_sum.cuh"
+#include "Kernels/Norm/narrow_rows.cuh"
 #include "Kernels/Norm/norm_args.h"
 #include "Kernels/Norm/norm_runs.cuh"
+#include "Kernels/Norm/row_math.cuh"
 #include "Kernels/Norm/strip_gradients.cuh"
 
 namespace te::rt::cuda {
@@ -36,44 +36,6 @@ namespace {
 //===----------------------------------------------------------------------===//
 // Forward
 //===----------------------------------------------------------------------===//
-
-template <int V, typename T>
-__device__ __forceinline__ void addValues(const Run<T, V> &run, int slot,
-                                          LaneSum<V> &sum) {
-  float x[V];
-  run.unpack(x);
-#pragma unroll
-  for (int k = 0; k < V; ++k)
-    sum.acc[(slot * V + k) % 8] = sum.acc[(slot * V + k) % 8] + x[k];
-}
-
-template <bool kCentred, int V, typename T>
-__device__ __forceinline__ void addSquares(const Run<T, V> &run, float mu,
-                                           int slot, LaneSum<V> &sum) {
-  float x[V];
-  run.unpack(x);
-#pragma unroll
-  for (int k = 0; k < V; ++k) {
-    const float d = kCentred ? x[k] - mu : x[k];
-    sum.acc[(slot * V + k) % 8] = fmaf(d, d, sum.acc[(slot * V + k) % 8]);
-  }
-}
-
-template <bool kCentred, int V, typename T>
-__device__ __forceinline__ Run<T, V>
-normalised(const Run<T, V> &run, const Run<T, V> &gamma, const Run<T, V> &beta,
-           bool zeroCentered, float mu, float rsigma) {
-  float x[V], g[V], b[V], out[V];
-  run.unpack(x);
-  gammaOf(gamma, zeroCentered, g);
-  if constexpr (kCentred)
-    beta.unpack(b);
-#pragma unroll
-  for (int k = 0; k < V; ++k)
-    out[k] = kCentred ? math::layerNorm(x[k], g[k], b[k], mu, rsigma)
-                      : math::rmsNorm(x[k], g[k], rsigma);
-  return Run<T, V>::pack(out);
-}
 
 /// kRuns == 0: a row of any length, which is read again for each pass.
 template <typename T, int V, int kRuns, bool kCentred>
@@ -367,7 +329,7 @@ template <typename T, int C> struct BiasGradBody {
 template <typename T, int C, bool kCentred> struct ParameterGradBody {
   struct Loaded {
     Run<T, C> dy, x;
-    float mu, rsigma;
+    float mu = 0.0f, rsigma;
   };
   static constexpr int kSums = kCentred ? 2 : 1;
   const NormBackwardArgs &args;
@@ -385,16 +347,8 @@ template <typename T, int C, bool kCentred> struct ParameterGradBody {
   }
   __device__ __forceinline__ void add(const Loaded &loaded,
                                       float (&acc)[kSums][C]) const {
-    float dy[C], x[C];
-    loaded.dy.unpack(dy);
-    loaded.x.unpack(x);
-#pragma unroll
-    for (int k = 0; k < C; ++k) {
-      const float h = loaded.rsigma * (kCentred ? x[k] - loaded.mu : x[k]);
-      acc[0][k] = fmaf(dy[k], h, acc[0][k]);
-      if constexpr (kCentred)
-        acc[1][k] = acc[1][k] + dy[k];
-    }
+    addToParameters<kCentred>(loaded.dy, loaded.x, loaded.mu, loaded.rsigma,
+                              acc);
   }
 };
 template <typename T, int C> using RmsGradBody = ParameterGradBody<T, C, false>;
@@ -471,55 +425,6 @@ __device__ __forceinline__ void stripSum(const StripSumArgs &args) {
 //===----------------------------------------------------------------------===//
 // Backward
 //===----------------------------------------------------------------------===//
-
-/// The statistics of a row that its dx depends on.
-struct RowStatistics {
-  float mu, rsigma;
-  float meanOfGrad; // of g dy
-  float mean;       // of g dy h
-};
-
-template <bool kCentred, int V, typename T>
-__device__ __forceinline__ void
-addProducts(const Run<T, V> &gamma, bool zeroCentered, const Run<T, V> &dyRun,
-            const Run<T, V> &xRun, int slot, const RowStatistics &row,
-            LaneSum<V> &grads, LaneSum<V> &products) {
-  float dy[V], x[V], g[V];
-  dyRun.unpack(dy);
-  xRun.unpack(x);
-  gammaOf(gamma, zeroCentered, g);
-#pragma unroll
-  for (int k = 0; k < V; ++k) {
-    const int lane = (slot * V + k) % 8;
-    const float grad = g[k] * dy[k];
-    const float h = row.rsigma * (kCentred ? x[k] - row.mu : x[k]);
-    products.acc[lane] = fmaf(grad, h, products.acc[lane]);
-    if constexpr (kCentred)
-      grads.acc[lane] = grads.acc[lane] + grad;
-  }
-}
-
-template <bool kCentred, int V, typename T>
-__device__ __forceinline__ void
-inputGrad(const Run<T, V> &gamma, bool zeroCentered, const Run<T, V> &dyRun,
-          const Run<T, V> &xRun, bool adds, const Run<T, V> &addend, T *dx,
-          const RowStatistics &row, AbsMax<T> &amax) {
-  float dy[V], x[V], g[V], out[V];
-  dyRun.unpack(dy);
-  xRun.unpack(x);
-  gammaOf(gamma, zeroCentered, g);
-#pragma unroll
-  for (int k = 0; k < V; ++k)
-    out[k] = kCentred
-                 ? math::layerNormGrad(dy[k], x[k], g[k], row.mu, row.rsigma,
-                                       row.meanOfGrad, row.mean)
-                 : math::rmsNormGrad(dy[k], x[k], g[k], row.rsigma, row.mean);
-  Run<T, V> packed = Run<T, V>::pack(out);
-  if (adds)
-    packed = added(packed, addend);
-  amax.add(packed);
-  packed.store(dx);
-}
 
 /// kRuns == 0: a row of any length, which is read twice.
 template <typename T, int V, int kRuns, bool kCentred>
@@ -612,7 +517,20 @@ using namespace te::rt::cuda;
 
 // The blocks per multiprocessor are given if ptxas would otherwise use fewer
 // registers, and have fewer loads in flight, to fit more blocks.
+#define TE_NORM_NARROW(name, threads, type, T, centred)                        \
+  extern "C" __global__ void __launch_bounds__(kNormBlock)                     \
+      te_##name##_narrow##threads##_##type(                                    \
+          const __grid_constant__ NormArgs args) {                             \
+    narrowNorm<T, threads, centred>(args);                                     \
+  }                                                                            \
+  extern "C" __global__ void __launch_bounds__(kNormBlock)                     \
+      te_##name##_backward_narrow##threads##_##type(                           \
+          const __grid_constant__ NormBackwardArgs args) {                     \
+    narrowGradients<T, threads, centred>(args);                                \
+  }
 #define TE_NORM(name, type, T, centred, GradBody)                              \
+  TE_NORM_NARROW(name, 16, type, T, centred)                                   \
+  TE_NORM_NARROW(name, 32, type, T, centred)                                   \
   extern "C" __global__ void __launch_bounds__(kNormBlock)                     \
       te_##name##_short_##type(const __grid_constant__ NormArgs args) {        \
     norm<T, kNormShortRuns, centred>(args);                                    \
