@@ -163,10 +163,7 @@ class Function:
         self.results.append((value, {"te.name": _string(name)}))
 
     def op(
-        self,
-        text: str,
-        results: Sequence[tuple[Sequence[int], str]],
-        layer: str | None = None,
+        self, text: str, results: Sequence[tuple[Sequence[int], str]], layer: str | None = None
     ) -> tuple[Value, ...]:
         """Adds an op as MLIR text without its results, which have the types `results`.
 
@@ -274,17 +271,28 @@ class Function:
         return self.append("te.grouped_linear", operands, [(shape, x.dtype)], types, syntax, attributes, layer)[0]
 
     def router_topk(
-        self, logits: Value, k: int, sigmoid: bool = False, normalize: bool = False
+        self,
+        logits: Value,
+        k: int,
+        sigmoid: bool = False,
+        normalize: bool = False,
+        bias: Value | None = None,
+        groups: int = 1,
+        chosen_groups: int = 1,
     ) -> tuple[Value, Value, Value]:
         """The `k` experts of each token: ids [tokens, k] of int32, their probabilities, and scores [tokens, experts].
 
-        logits: [tokens, experts]. Scores are the softmax of logits, or their sigmoid, and have no gradient.
+        logits: [tokens, experts]. Scores are the softmax of logits, or their sigmoid, and have no gradient. bias: float32
+        [experts], added to the scores for the choice only. Experts of `chosen_groups` of `groups` groups can be chosen.
         """
         tokens, experts = logits.shape
         results = [((tokens, k), "int32"), ((tokens, k), "float32"), ((tokens, experts), "float32")]
         types = f"{logits.type} -> {', '.join(type_text(*each) for each in results)}"
-        flags = {name: "" for name, given in (("sigmoid", sigmoid), ("normalize", normalize)) if given}
-        ids, probs, scores = self.append("te.router_topk", [logits], results, types, attributes=flags)
+        attributes = {name: "" for name, given in (("sigmoid", sigmoid), ("normalize", normalize)) if given}
+        if groups > 1:
+            attributes |= {"groups": f"{groups} : i64", "chosen_groups": f"{chosen_groups} : i64"}
+        operands, syntax = [logits, bias] if bias else [logits], f"{logits.name}{_term('bias', bias)}"
+        ids, probs, scores = self.append("te.router_topk", operands, results, types, syntax, attributes)
         return ids, probs, scores
 
     def permute(self, x: Value, ids: Value, groups: int, alignment: int = 128, used: Value | None = None) -> Routed:
@@ -543,7 +551,7 @@ class Function:
         shape = tuple(shape)
         if shape == x.shape:
             return x
-        flat = (_product(x.shape),)
+        flat = (math.prod(x.shape),)
         if x.shape != flat:
             x = self._flat_and("collapse" if x.shape else "expand", x, flat)
         return self._flat_and("expand" if shape else "collapse", x, shape) if shape != flat else x
@@ -661,13 +669,6 @@ def _types(values: Sequence[Value]) -> str:
 def _term(word: str, value: Value | None) -> str:
     """The text of an optional operand, after its keyword."""
     return f" {word} {value.name} : {value.type}" if value else ""
-
-
-def _product(shape: Sequence[int]) -> int:
-    size = 1
-    for extent in shape:
-        size *= extent
-    return size
 
 
 def _sizes(sizes: Sequence[int]) -> str:

@@ -14,35 +14,52 @@ def TE_I32Scalar
 
 def TE_RouterTopKOp
     : TE_PureOp<"router_topk",
-        TE_Axes<(axes "t e":$logits), (axes "t k":$ids, "t k":$probs, "t e":$scores), whole = ["e"]>,
+        TE_Axes<(axes "t e":$logits, "e":$bias), (axes "t k":$ids, "t k":$probs, "t e":$scores), whole = ["e"]>,
         [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
   let summary = "choose the experts of each token";
   let description = [{
     `scores` is the softmax of each row of `logits` or, with `sigmoid`, the sigmoid
-    of each logit, in f32. `ids` are the experts with the `k` largest scores, in
-    descending order; if two scores are equal, the lower index comes first. `probs`
-    are their scores, with `normalize` divided by their sum plus 1e-20. `k` is the
-    number of columns of `ids`. Only `probs` has a gradient.
+    of each logit, in f32. `ids` are the experts with the `k` largest keys, in
+    descending order. A key is the score of an expert, plus its element of `bias` if
+    there is one, in f32. `probs` are the scores of the chosen experts, without
+    `bias`; with `normalize`, they are divided by their sum plus 1e-20. `k` is the
+    number of columns of `ids`.
+
+    With `groups`, the experts are split into that many groups of consecutive ones, and
+    only those of `chosen_groups` groups can be chosen, whatever keys others have: the
+    groups in which the sum of the two largest keys is largest.
+
+    If two keys, or two sums, are equal, the lower index comes first. NaN comes behind
+    every number.
+
+    Only `probs` has a gradient, which passes through the scores of the chosen experts
+    to `logits`. `bias` has none.
 
     Constraints:
-    1. (router_topk-c1) `ids` and `probs` are `[tokens, k]`, `scores` is `[tokens, experts]`.
-    2. (router_topk-c2) `k` is from 1 to the number of experts.
+    1. (router_topk-c1) `ids` and `probs` are `[tokens, k]`, `scores` is `[tokens, experts]`, `bias` is `[experts]`.
+    2. (router_topk-c2) `k` is from 1 to the number of experts in `chosen_groups` groups.
+    3. (router_topk-c3) `groups` is positive and divides the number of experts; if it is not 1, each group has at least two experts.
+    4. (router_topk-c4) `chosen_groups` is from 1 to `groups`.
 
     Example:
 
     ```mlir
-    %ids, %probs, %scores = te.router_topk %logits {normalize}
+    %ids, %probs, %scores = te.router_topk %logits bias %bias : tensor<8xf32>
+      {sigmoid, normalize, groups = 4 : i64, chosen_groups = 2 : i64}
       : tensor<256x8xbf16> -> tensor<256x2xi32>, tensor<256x2xf32>, tensor<256x8xf32>
     ```
   }];
   let arguments = (ins Arg<TE_HPMatrix, "[tokens, experts]">:$logits,
-                       UnitAttr:$sigmoid, UnitAttr:$normalize);
+                       Arg<Optional<TE_F32Vector>, "added to scores for the choice [experts]">:$bias,
+                       UnitAttr:$sigmoid, UnitAttr:$normalize,
+                       DefaultValuedAttr<I64Attr, "1">:$groups,
+                       DefaultValuedAttr<I64Attr, "1">:$chosen_groups);
   let results = (outs Res<TE_IdMatrix, "[tokens, k]">:$ids,
                       Res<TE_F32Matrix, "[tokens, k]">:$probs,
                       Res<TE_F32Matrix, "[tokens, experts], for the backward">:$scores);
   let assemblyFormat = [{
-    $logits attr-dict `:` type($logits) `->` type($ids) `,` type($probs) `,`
-    type($scores)
+    $logits (`bias` $bias^ `:` type($bias))? attr-dict
+    `:` type($logits) `->` type($ids) `,` type($probs) `,` type($scores)
   }];
   let hasVerifier = 1;
 }

@@ -198,7 +198,20 @@ template <typename Params> Checks checkChoices(const Params &p) {
   return Checks().require(p.k <= p.experts, "'k' to be at most 'experts'",
                           to_string(p.k) + " of " + to_string(p.experts));
 }
-Status checkRule(const router_topk_params &p) { return checkChoices(p); }
+Status checkRule(const router_topk_params &p) {
+  return checkChoices(p)
+      .multiple("experts", p.experts, p.groups)
+      .require(p.groups == 1 || p.groups < p.experts,
+               "'groups' of two or more 'experts'",
+               to_string(p.groups) + " of " + to_string(p.experts))
+      .require(p.chosen_groups <= p.groups,
+               "'chosen_groups' to be at most 'groups'",
+               to_string(p.chosen_groups) + " of " + to_string(p.groups))
+      .require(p.k <= p.experts / p.groups * p.chosen_groups,
+               "'k' to be at most the experts of 'chosen_groups'",
+               to_string(p.k) + " of " +
+                   to_string(p.experts / p.groups * p.chosen_groups));
+}
 Status checkRule(const router_topk_backward_params &p) {
   return checkChoices(p);
 }

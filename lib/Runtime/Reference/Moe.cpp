@@ -16,6 +16,7 @@ namespace te::rt::reference {
 
 void router_topk(const router_topk_params &p, void *const *buffers) {
   namespace b = router_topk_buffers;
+  const auto *bias = static_cast<const float *>(buffers[b::bias]);
   auto *ids = static_cast<int32_t *>(buffers[b::ids]);
   auto *probs = static_cast<float *>(buffers[b::probs]);
   auto *scores = static_cast<float *>(buffers[b::scores]);
@@ -25,7 +26,9 @@ void router_topk(const router_topk_params &p, void *const *buffers) {
       logits[e] = load(buffers[b::logits], t * p.experts + e, p.type);
     math::routerScores(logits.data(), p.experts, p.score,
                        scores + t * p.experts);
-    math::routerChoose(scores + t * p.experts, p.experts, p.k, p.normalize != 0,
+    const math::RouterChoice choice(scores + t * p.experts, bias, p.experts,
+                                    p.groups, p.chosen_groups);
+    math::routerChoose(choice, scores + t * p.experts, p.k, p.normalize != 0,
                        ids + t * p.k, probs + t * p.k);
   }
 }

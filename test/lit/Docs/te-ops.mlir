@@ -686,9 +686,10 @@ func.func @stacks(%w: tensor<4x32x64xbf16>, %scales: tensor<4xf32>) {
 }
 
 // CHECK-LABEL: @router_topk(
-func.func @router_topk(%logits: tensor<256x8xbf16>) {
-  // CHECK: te.router_topk %
-  %ids, %probs, %scores = te.router_topk %logits {normalize}
+func.func @router_topk(%logits: tensor<256x8xbf16>, %bias: tensor<8xf32>) {
+  // CHECK: te.router_topk %{{.*}} bias %{{.*}} : tensor<8xf32> {chosen_groups = 2 : i64, groups = 4 : i64, normalize, sigmoid}
+  %ids, %probs, %scores = te.router_topk %logits bias %bias : tensor<8xf32>
+    {sigmoid, normalize, groups = 4 : i64, chosen_groups = 2 : i64}
     : tensor<256x8xbf16> -> tensor<256x2xi32>, tensor<256x2xf32>, tensor<256x8xf32>
     return
 }

@@ -17,6 +17,46 @@ func.func @router_topk_c2(%l: tensor<4x8xf32>) {
 
 // -----
 
+func.func @router_topk_c1_bias(%l: tensor<4x8xf32>, %b: tensor<4xf32>) {
+  // expected-error @below {{expected 'bias' to have shape 8, but got 4}}
+  %i, %p, %s = te.router_topk %l bias %b : tensor<4xf32> : tensor<4x8xf32> -> tensor<4x2xi32>, tensor<4x2xf32>, tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @router_topk_c2_groups(%l: tensor<4x8xf32>) {
+  // expected-error @below {{expected from 1 to 4 experts of a token, but got 5}}
+  %i, %p, %s = te.router_topk %l {groups = 4 : i64, chosen_groups = 2 : i64} : tensor<4x8xf32> -> tensor<4x5xi32>, tensor<4x5xf32>, tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @router_topk_c3(%l: tensor<4x8xf32>) {
+  // expected-error @below {{expected 'groups' to split 8 experts into groups of two or more, but got 3}}
+  %i, %p, %s = te.router_topk %l {groups = 3 : i64} : tensor<4x8xf32> -> tensor<4x2xi32>, tensor<4x2xf32>, tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @router_topk_c3_single(%l: tensor<4x8xf32>) {
+  // expected-error @below {{expected 'groups' to split 8 experts into groups of two or more, but got 8}}
+  %i, %p, %s = te.router_topk %l {groups = 8 : i64, chosen_groups = 4 : i64} : tensor<4x8xf32> -> tensor<4x2xi32>, tensor<4x2xf32>, tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @router_topk_c4(%l: tensor<4x8xf32>) {
+  // expected-error @below {{expected 'chosen_groups' to be from 1 to 2, but got 3}}
+  %i, %p, %s = te.router_topk %l {groups = 2 : i64, chosen_groups = 3 : i64} : tensor<4x8xf32> -> tensor<4x2xi32>, tensor<4x2xf32>, tensor<4x8xf32>
+  return
+}
+
+// -----
+
 func.func @router_topk_backward_c1(%d: tensor<4x2xf32>, %i: tensor<4x2xi32>, %s: tensor<5x8xf32>) {
   // expected-error @below {{expected 'scores' to have shape 4x8, but got 5x8}}
   %g = te.router_topk_backward %d, %i, %d, %s : tensor<4x2xf32>, tensor<4x2xi32>, tensor<5x8xf32> -> tensor<5x8xf32>

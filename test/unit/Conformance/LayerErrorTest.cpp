@@ -174,8 +174,20 @@ TEST_P(Errors, RopeSizes) {
 TEST_P(Errors, Moe) {
   const te_rt_status invalid = TE_RT_INVALID_ARGUMENT;
   EXPECT_TRUE(
-      refuses(invalid, TE_PLAN(router_topk, 4, 8, 9, TE_RT_F32, 0, 0),
+      refuses(invalid, TE_PLAN(router_topk, 4, 8, 9, TE_RT_F32, 0, 0, 1, 1),
               {"router_topk", "'k' to be at most 'experts'", "9 of 8"}));
+  EXPECT_TRUE(refuses(invalid,
+                      TE_PLAN(router_topk, 4, 8, 2, TE_RT_F32, 0, 0, 3, 1),
+                      {"'experts' to be a multiple of 3", "8"}));
+  EXPECT_TRUE(refuses(invalid,
+                      TE_PLAN(router_topk, 4, 8, 2, TE_RT_F32, 0, 0, 8, 4),
+                      {"'groups' of two or more 'experts'", "8 of 8"}));
+  EXPECT_TRUE(refuses(invalid,
+                      TE_PLAN(router_topk, 4, 8, 2, TE_RT_F32, 0, 0, 2, 3),
+                      {"'chosen_groups' to be at most 'groups'", "3 of 2"}));
+  EXPECT_TRUE(
+      refuses(invalid, TE_PLAN(router_topk, 4, 8, 5, TE_RT_F32, 0, 0, 4, 2),
+              {"'k' to be at most the experts of 'chosen_groups'", "5 of 4"}));
   EXPECT_TRUE(refuses(invalid,
                       TE_PLAN(router_topk_backward, 4, 8, 2, TE_RT_F32, 2, 0),
                       {"'score' to be 0 or 1", "2"}));

@@ -31,6 +31,29 @@ std::vector<int32_t> someIds(uint32_t seed) {
   return ids;
 }
 
+/// The indices in descending order of their keys; NaNs are last.
+std::vector<int32_t> ranked(const std::vector<float> &keys,
+                            std::vector<int32_t> indices) {
+  std::sort(indices.begin(), indices.end(), [&](int32_t a, int32_t b) {
+    const float x = keys[a], y = keys[b];
+    if (std::isnan(x) != std::isnan(y))
+      return std::isnan(y);
+    return std::isnan(x) || x == y ? a < b : x > y;
+  });
+  return indices;
+}
+/// From `begin`, as many as there are.
+std::vector<int32_t> numbers(int64_t begin, int64_t count) {
+  std::vector<int32_t> found(count);
+  std::iota(found.begin(), found.end(), static_cast<int32_t>(begin));
+  return found;
+}
+
+/// Whether two numbers are equal, or both NaN.
+bool isSame(float a, float b) {
+  return a == b || (std::isnan(a) && std::isnan(b));
+}
+
 TEST_P(Moe, RouterChoosesTheLargestScores) {
   for (int32_t type : {TE_RT_BF16, TE_RT_F32, TE_RT_F16})
     for (const char *kind :
@@ -41,19 +64,14 @@ TEST_P(Moe, RouterChoosesTheLargestScores) {
                              makeValues(kind, type, kTokens * kExperts, 21));
           std::vector<int32_t> ids(kTokens * kChoices);
           std::vector<float> probs(ids.size()), scores(kTokens * kExperts);
-          device().run(TE_PLAN(router_topk, kTokens, kExperts, kChoices, type,
-                               score, normalize),
-                       {in(logits.bytes), out(ids), out(probs), out(scores)});
+          device().run(
+              TE_PLAN(router_topk, kTokens, kExperts, kChoices, type, score,
+                      normalize, 1, 1),
+              {in(logits.bytes), none(), out(ids), out(probs), out(scores)});
           for (int64_t t = 0; t < kTokens; ++t) {
             const float *s = &scores[t * kExperts];
-            // The order of the scores; NaNs are last.
-            std::vector<int32_t> order(kExperts);
-            std::iota(order.begin(), order.end(), 0);
-            std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-              if (std::isnan(s[a]) != std::isnan(s[b]))
-                return std::isnan(s[b]);
-              return std::isnan(s[a]) || s[a] == s[b] ? a < b : s[a] > s[b];
-            });
+            const std::vector<int32_t> order =
+                ranked({s, s + kExperts}, numbers(0, kExperts));
             float sum = 0.0f;
             for (int64_t j = 0; j < kChoices; ++j) {
               ASSERT_EQ(ids[t * kChoices + j], order[j]) << kind << t;
@@ -62,9 +80,7 @@ TEST_P(Moe, RouterChoosesTheLargestScores) {
             for (int64_t j = 0; j < kChoices; ++j) {
               const float expected =
                   normalize ? s[order[j]] / (sum + 1e-20f) : s[order[j]];
-              const float got = probs[t * kChoices + j];
-              EXPECT_TRUE(got == expected ||
-                          (std::isnan(got) && std::isnan(expected)));
+              EXPECT_TRUE(isSame(probs[t * kChoices + j], expected));
             }
             // The scores from f64. exp errs by 2 ulp, the sum of n terms by n
             // roundings, the quotient by one: fewer than n + 4 ulp together,
@@ -91,6 +107,64 @@ TEST_P(Moe, RouterChoosesTheLargestScores) {
             }
           }
         }
+}
+
+// Biases and groups decide which experts are chosen, and change no score.
+// Biases are multiples of 1/4, so that keys of equal scores are often equal.
+TEST_P(Moe, RouterChoosesByBiasAndGroups) {
+  for (const char *kind : {"normal", "zeros", "inf", "nan"})
+    for (int32_t score : {0, 1})
+      for (auto [biased, groups, chosenGroups] : {std::tuple(true, 1, 1),
+                                                  {false, 4, 2},
+                                                  {true, 4, 2},
+                                                  {true, 3, 1},
+                                                  {true, 6, 3},
+                                                  {true, 4, 4}}) {
+        const Array logits(TE_RT_F32,
+                           makeValues(kind, TE_RT_F32, kTokens * kExperts, 21));
+        const auto random = makeValues(kind, TE_RT_F32, kExperts, 22);
+        std::vector<float> bias(kExperts), keys(kExperts);
+        for (int64_t e = 0; e < kExperts; ++e)
+          bias[e] = std::round(static_cast<float>(random[e])) / 4;
+        std::vector<int32_t> ids(kTokens * kChoices);
+        std::vector<float> probs(ids.size()), scores(kTokens * kExperts),
+            plain(scores);
+        device().run(TE_PLAN(router_topk, kTokens, kExperts, kChoices,
+                             TE_RT_F32, score, 1, groups, chosenGroups),
+                     {in(logits.bytes), biased ? in(bias) : none(), out(ids),
+                      out(probs), out(scores)});
+        for (int64_t t = 0; t < kTokens; ++t) {
+          const float *s = &scores[t * kExperts];
+          for (int64_t e = 0; e < kExperts; ++e)
+            keys[e] = biased ? s[e] + bias[e] : s[e];
+          const int64_t size = kExperts / groups;
+          std::vector<float> sums(groups);
+          for (int64_t g = 0; g < groups; ++g) {
+            const auto best = ranked(keys, numbers(g * size, size));
+            sums[g] = keys[best[0]] + keys[best[1]];
+          }
+          const auto order = ranked(sums, numbers(0, groups));
+          std::vector<int32_t> candidates;
+          for (int64_t i = 0; i < chosenGroups; ++i)
+            for (int32_t e : numbers(order[i] * size, size))
+              candidates.push_back(e);
+          const auto wanted = ranked(keys, candidates);
+          float sum = 0.0f;
+          for (int64_t j = 0; j < kChoices; ++j) {
+            ASSERT_EQ(ids[t * kChoices + j], wanted[j]) << kind << t;
+            sum += s[wanted[j]];
+          }
+          for (int64_t j = 0; j < kChoices; ++j)
+            EXPECT_TRUE(
+                isSame(probs[t * kChoices + j], s[wanted[j]] / (sum + 1e-20f)));
+        }
+        device().run(
+            TE_PLAN(router_topk, kTokens, kExperts, kChoices, TE_RT_F32, score,
+                    1, 1, 1),
+            {in(logits.bytes), none(), out(ids), out(probs), out(plain)});
+        for (size_t i = 0; i < scores.size(); ++i)
+          EXPECT_TRUE(isSame(scores[i], plain[i]));
+      }
 }
 
 TEST_P(Moe, RouterGradientSkipsIdsOfNoExpert) {
@@ -136,11 +210,15 @@ TEST_P(Moe, RouterGradientIsTheDerivative) {
       const auto seeds =
           makeValues("normal", TE_RT_F32, kTokens * kChoices, 23);
       const std::vector<float> dprobs(seeds.begin(), seeds.end());
+      // A bias and groups change only which experts are chosen.
+      const auto shifts = makeValues("normal", TE_RT_F32, kExperts, 24);
+      const std::vector<float> bias(shifts.begin(), shifts.end());
       std::vector<int32_t> ids(kTokens * kChoices);
       std::vector<float> probs(ids.size()), scores(kTokens * kExperts);
-      device().run(TE_PLAN(router_topk, kTokens, kExperts, kChoices, TE_RT_F32,
-                           score, normalize),
-                   {in(logits.bytes), out(ids), out(probs), out(scores)});
+      device().run(
+          TE_PLAN(router_topk, kTokens, kExperts, kChoices, TE_RT_F32, score,
+                  normalize, 4, 2),
+          {in(logits.bytes), in(bias), out(ids), out(probs), out(scores)});
       Array dlogits(TE_RT_F32, kTokens * kExperts);
       device().run(
           TE_PLAN(router_topk_backward, kTokens, kExperts, kChoices, TE_RT_F32,

@@ -64,13 +64,15 @@ def router_topk : Kernel<Experts> {
   let Description = [{
     Selects k experts for each token. scores are the softmax (0) or the sigmoid (1) of a
     row of logits, in f32: exp(x - max) divided by their sum in order, or 1 / (1 +
-    exp(-x)). ids are the k largest scores, in descending order; of equal ones the lower
-    index comes first (a NaN is below every number). probs are their scores, divided by
-    (their sum in that order, plus 1e-20) if `normalize`.
+    exp(-x)). ids are the k largest scores + bias, in descending order, among experts of
+    the chosen_groups groups of consecutive experts whose two largest scores + bias have
+    the largest sum; of equal ones the lower index comes first (a NaN is below every
+    number). probs are the scores of the ids, divided by (their sum in that order, plus
+    1e-20) if `normalize`.
   }];
   let Parameters = (parameters Dim:$tokens, Dim:$experts, Count:$k, WideType:$type, Flag:$score,
-                               Flag:$normalize);
-  let Buffers = (buffers In<["tokens", "experts"], "type">:$logits,
+                               Flag:$normalize, Count:$groups, Count:$chosen_groups);
+  let Buffers = (buffers In<["tokens", "experts"], "type">:$logits, InOpt<["experts"], "f32">:$bias,
                          Out<["tokens", "k"], "i32">:$ids, Out<["tokens", "k"], "f32">:$probs,
                          Out<["tokens", "experts"], "f32">:$scores);
   let Relations = [Entries<"tokens", "k">, Fits<"tokens", "experts">];

@@ -23,11 +23,26 @@ LogicalResult RouterTopKOp::verify() {
   if (failed(
           verifyShape(*this, "ids", getIds().getType(), {logits[0], ids[1]})) ||
       failed(verifyShape(*this, "probs", getProbs().getType(), ids)) ||
-      failed(verifyShape(*this, "scores", getScores().getType(), logits)))
+      failed(verifyShape(*this, "scores", getScores().getType(), logits)) ||
+      (getBias() &&
+       failed(verifyShape(*this, "bias", getBias().getType(), {logits[1]}))))
     return failure();
+  const auto groups = static_cast<int64_t>(getGroups()),
+             chosen = static_cast<int64_t>(getChosenGroups());
+  // router_topk-c3
+  if (groups < 1 || logits[1] % groups != 0 ||
+      (groups > 1 && logits[1] == groups))
+    return emitOpError() << "expected 'groups' to split " << logits[1]
+                         << " experts into groups of two or more, but got "
+                         << groups;
+  // router_topk-c4
+  if (chosen < 1 || chosen > groups)
+    return emitOpError() << "expected 'chosen_groups' to be from 1 to "
+                         << groups << ", but got " << chosen;
   // router_topk-c2
-  if (ids[1] < 1 || ids[1] > logits[1])
-    return emitOpError() << "expected from 1 to " << logits[1]
+  const int64_t candidates = logits[1] / groups * chosen;
+  if (ids[1] < 1 || ids[1] > candidates)
+    return emitOpError() << "expected from 1 to " << candidates
                          << " experts of a token, but got " << ids[1];
   return success();
 }

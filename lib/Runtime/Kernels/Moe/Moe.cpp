@@ -34,12 +34,13 @@ Status plan_router_topk(const CudaDevice &device,
                               ceilDiv(params.tokens, kRouterBlock), &config,
                               kRouterBlock));
   *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
-    return launch(config,
-                  RouterArgs{buffers[b::logits], as<int32_t>(buffers[b::ids]),
-                             as<float>(buffers[b::probs]),
-                             as<float>(buffers[b::scores]), params.tokens,
-                             params.experts, params.k, params.score,
-                             params.normalize});
+    return launch(
+        config,
+        RouterArgs{buffers[b::logits], as<const float>(buffers[b::bias]),
+                   as<int32_t>(buffers[b::ids]), as<float>(buffers[b::probs]),
+                   as<float>(buffers[b::scores]), params.tokens, params.experts,
+                   params.k, params.groups, params.chosen_groups, params.score,
+                   params.normalize});
   });
   return Status::ok();
 }

@@ -32,7 +32,9 @@ __device__ __forceinline__ void router(const RouterArgs &args) {
   for (int64_t e = 0; e < args.experts; ++e)
     scores[e] = at<T>(args.logits, t * args.experts + e);
   math::routerScores(scores, args.experts, args.score, scores);
-  math::routerChoose(scores, args.experts, args.k, args.normalize,
+  const math::RouterChoice choice(scores, args.bias, args.experts, args.groups,
+                                  args.chosenGroups);
+  math::routerChoose(choice, scores, args.k, args.normalize,
                      args.ids + t * args.k, args.probs + t * args.k);
 }
 

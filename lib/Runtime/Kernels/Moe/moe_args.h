@@ -9,10 +9,11 @@ namespace te::rt::cuda {
 
 struct RouterArgs {
   const void *logits; // [tokens, experts]
+  const float *bias;  // [experts] or null
   int32_t *ids;       // [tokens, k]
   float *probs;       // [tokens, k]
   float *scores;      // [tokens, experts]
-  int64_t tokens, experts, k;
+  int64_t tokens, experts, k, groups, chosenGroups;
   int32_t score, normalize;
 };
 
