@@ -49,8 +49,6 @@ WHOLE = {
     "Olmoe": (dict(**MIXTURE, intermediate_size=32), 6),
     "GraniteMoe": (dict(**LOCAL, intermediate_size=32), 6),
     "FlexOlmo": (dict(**MIXTURE, intermediate_size=32, pad_token_id=0), 6),
-}
-PARTS = {
     "DeepseekV3": (
         dict(**GROUPED, intermediate_size=64, q_lora_rank=16, kv_lora_rank=16, qk_rope_head_dim=16, v_head_dim=16)
         | dict(qk_nope_head_dim=16),
@@ -60,13 +58,20 @@ PARTS = {
         dict(intermediate_size=64, moe_intermediate_size=32, moe_num_experts=8, moe_k=2, moe_layer_start_index=0),
         9,
     ),
+    "Glm4Moe": (dict(**GROUPED, intermediate_size=64, head_dim=16), 9),
+}
+PARTS = {
     "Phimoe": (dict(**LOCAL, intermediate_size=32), 6),
 }
 
 
 def model_of(name, sizes):
     config = getattr(transformers, f"{name}Config")(**SIZES, **sizes)
-    return getattr(transformers, f"{name}ForCausalLM")(config)
+    model = getattr(transformers, f"{name}ForCausalLM")(config)
+    for key, value in model.state_dict().items():
+        if key.endswith("e_score_correction_bias"):
+            value.copy_(torch.linspace(-0.05, 0.05, 8).roll(3))
+    return model
 
 
 class Loss(nn.Module):
@@ -90,7 +95,7 @@ IDS = torch.arange(48).reshape(2, 24) * 7 % 64
 
 
 #: Models whose experts are written as those of other models. A short run leaves them out.
-ALIKE = ("Olmoe", "FlexOlmo", "GraniteMoe") if os.environ.get("TE_TESTS") != "full" else ()
+ALIKE = ("Olmoe", "FlexOlmo", "GraniteMoe", "Glm4Moe") if os.environ.get("TE_TESTS") != "full" else ()
 
 
 @pytest.mark.parametrize("name", [name for name in WHOLE if name not in ALIKE])
@@ -330,8 +335,36 @@ class Near(nn.Module):
         self.other, self.router = other, nn.Linear(32, 4)
         self.up, self.down = nn.Parameter(torch.randn(4, 16, 32) / 8), nn.Parameter(torch.randn(4, 32, 16) / 8)
         self.bias = nn.Parameter(torch.randn(4, 16))
+        self.shift = nn.Parameter(torch.tensor([0.1, -0.1, 0.2, 0.0]), requires_grad=other == "learned")
+
+    def keys(self, scores):
+        """What experts are chosen by, if scores are only weights."""
+        keys = self.written(scores + self.shift)
+        if self.other in ("biased", "biased weights", "learned", "frozen scores", "frozen choice", "written keys"):
+            return keys
+        if self.other == "largest":
+            sums = keys.view(-1, 2, 2).max(-1).values
+        else:
+            sums = keys.view(-1, 2, 2).topk(2).values.sum(-1)
+        marks = torch.zeros_like(sums).scatter_(1, sums.topk(1).indices, 1)
+        if self.other == "more marks":
+            marks[:20] = 1
+        mask = (
+            marks.unsqueeze(1).expand(-1, 2, 2) if self.other == "interleaved" else marks.unsqueeze(2).expand(-1, 2, 2)
+        )
+        return keys.masked_fill(~mask.reshape(-1, 4).bool(), 0.0 if self.other == "zeros" else -torch.inf)
+
+    def looked_up(self, x):
+        """The scores of experts that are chosen by other keys."""
+        with torch.set_grad_enabled(self.other != "frozen scores"):
+            scores = self.router(x).float().softmax(-1)
+        with torch.set_grad_enabled(self.other != "frozen choice"):
+            values, ids = self.keys(scores).topk(2)
+        return values if self.other == "biased weights" else scores.gather(1, ids), ids
 
     def chosen(self, x, others):
+        if self.other in LOOKED_UP:
+            return self.looked_up(x)
         scores = self.router(x).float()
         if self.other == "repeated":
             return scores.softmax(-1).gather(1, others // 2), others // 2
@@ -418,7 +451,13 @@ class Near(nn.Module):
         return loss + (ids * x[:, :2]).mean() if self.other == "ids" else loss
 
 
+#: Choices whose weights are looked up among scores. Those of the first line are compiled.
+LOOKED_UP = (
+    *("biased", "grouped", "learned", "frozen choice"),
+    *("biased weights", "largest", "interleaved", "zeros", "more marks", "written keys", "frozen scores"),
+)
 NEAR = (
+    *LOOKED_UP,
     *("nothing", "least", "columns", "tokens", "cut", "order", "descending", "counts", "bins", "most"),
     *("marks", "halves", "others", "repeated", "divisor", "bias", "rows", "ends", "weights", "base", "scaled"),
     *("longer", "wider", "slices", "rounded", "rounded results", "inverse", "pairs", "sum", "ids"),
@@ -445,7 +484,7 @@ def test_near_mixtures(other):
     (graph,) = compiled.te.graphs
     if other == "frozen gate":
         assert "aten.topk(float32 [48, 4]): it chooses experts for several compiled parts" in graph.reasons
-    whole = ("nothing", "most", "marks", "repeated", "slices", "pairs", "sum", "written sums")
+    whole = ("nothing", "most", "marks", "repeated", "slices", "pairs", "sum", "written sums", *LOOKED_UP[:4])
     assert bool(graph.reasons) == (other not in whole)
 
 
@@ -484,13 +523,18 @@ def test_the_ops_in_pytorch():
     logits = torch.randn(40, 6, requires_grad=True)
     x, w = torch.randn(40, 16, requires_grad=True), torch.randn(6, 8, 16, requires_grad=True)
     bias = torch.randn(6, 8, requires_grad=True)
-    for normalize in (False, True):
-        probs = experts.PROBS(logits, 2, False, normalize)
-        ids = experts.IDS(logits, 2, False, normalize)
+    shift = torch.tensor([0.2, -0.2, 0.1, 0.0, -0.1, 0.3])
+    for normalize, bias_of, groups in ((False, None, 1), (True, None, 1), (True, shift, 1), (True, shift, 3)):
+        choice = logits, 2, False, normalize, bias_of, groups, min(groups, 2)
+        probs, ids = experts.PROBS(*choice), experts.IDS(*choice)
         y = experts.LINEAR(experts.ROWS(x, ids, 6), w, ids, bias)
         made = experts.SUM(y, ids, probs, 6)
         scores = logits.softmax(-1)
-        chosen = scores * (scores >= scores.topk(2).values[:, -1:])
+        keys = scores if bias_of is None else scores + bias_of
+        if groups > 1:
+            sums = keys.view(40, 3, 2).sum(2)
+            keys = keys.where((sums > sums.amin(1, keepdim=True)).repeat_interleave(2, 1), -1.0)
+        chosen = scores * (keys >= keys.topk(2).values[:, -1:])
         if normalize:
             chosen = chosen / chosen.sum(-1, keepdim=True)
         wanted = (chosen.unsqueeze(2) * (torch.einsum("tk,enk->ten", x, w) + bias)).sum(1)

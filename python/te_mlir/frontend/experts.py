@@ -105,8 +105,9 @@ class Experts(Emission):
 
     def _choice(self, node: Node) -> tuple[build.Value, build.Value, build.Value]:
         """The experts of each token, their scores, and the scores of all experts."""
-        logits, params = self.rows(node.inputs[0], node), node.params
-        return self.function.router_topk(logits, params["k"], params["sigmoid"], params["normalize"])
+        logits, bias = node.inputs
+        added = self.vector(bias, node, "float32") if bias is not None else None
+        return self.function.router_topk(self.rows(logits, node), bias=added, **node.params)
 
     def _op_expert_probs(self, var: Var, node: Node) -> Value:
         return self.dense(var, self._choice(node)[1])

@@ -649,7 +649,7 @@ _EMITTED: dict[str, Make] = {
     "scaled_dot_product_attention": _attention,
     "cross_entropy_loss": _cross_entropy,
     **dict.fromkeys(("softmax", "_softmax", "_safe_softmax", "special_softmax"), _along_axis("softmax")),
-    **dict.fromkeys(("expert_probs", "expert_ids"), _expert("logits")),
+    **dict.fromkeys(("expert_probs", "expert_ids"), _expert("logits", "bias")),
     "expert_used": _expert("ids", "used"),
     "expert_rows": _expert("x", "ids"),
     "expert_linear": _expert("x", "w", "ids", "bias"),

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -19,13 +20,25 @@ def _scores(logits: Tensor, sigmoid: bool) -> Tensor:
     return logits.float().sigmoid() if sigmoid else logits.softmax(-1, torch.float32)
 
 
-def _probs(logits: Tensor, k: int, sigmoid: bool, normalize: bool) -> Tensor:
-    chosen = _scores(logits, sigmoid).topk(k).values
+def _probs(
+    logits: Tensor, k: int, sigmoid: bool, normalize: bool, bias: Tensor | None, groups: int, chosen_groups: int
+) -> Tensor:
+    ids = _ids(logits, k, sigmoid, normalize, bias, groups, chosen_groups)
+    chosen = _scores(logits, sigmoid).gather(1, ids)
     return chosen / (chosen.sum(-1, keepdim=True) + 1e-20) if normalize else chosen
 
 
-def _ids(logits: Tensor, k: int, sigmoid: bool, normalize: bool) -> Tensor:
-    return _scores(logits, sigmoid).topk(k).indices
+def _ids(
+    logits: Tensor, k: int, sigmoid: bool, normalize: bool, bias: Tensor | None, groups: int, chosen_groups: int
+) -> Tensor:
+    keys = _scores(logits, sigmoid)
+    if bias is not None:
+        keys = keys + bias
+    if groups > 1:
+        sums = keys.unflatten(1, (groups, -1)).topk(2).values.sum(-1)
+        is_chosen = torch.zeros_like(sums, dtype=torch.bool).scatter(1, sums.topk(chosen_groups).indices, True)
+        keys = keys.masked_fill(~is_chosen.repeat_interleave(keys.shape[1] // groups, 1), -math.inf)
+    return keys.topk(k).indices
 
 
 def _used(ids: Tensor, used: Tensor) -> Tensor:
@@ -72,10 +85,11 @@ def _sum(y: Tensor, ids: Tensor, probs: Tensor | None, experts: int) -> Tensor:
     return (rows.float().unflatten(0, ids.shape) * probs.float().unsqueeze(-1)).sum(1).to(y.dtype)
 
 
+_CHOICE = "(Tensor logits, int k, bool sigmoid, bool normalize, Tensor? bias, int groups, int chosen_groups) -> Tensor"
 _library = torch.library.Library("te_mlir_torch", "FRAGMENT")
 for _name, _function, _signature in (
-    ("expert_probs", _probs, "(Tensor logits, int k, bool sigmoid, bool normalize) -> Tensor"),
-    ("expert_ids", _ids, "(Tensor logits, int k, bool sigmoid, bool normalize) -> Tensor"),
+    ("expert_probs", _probs, _CHOICE),
+    ("expert_ids", _ids, _CHOICE),
     ("expert_used", _used, "(Tensor ids, Tensor used) -> Tensor"),
     ("expert_rows", _rows, "(Tensor x, Tensor ids, int experts) -> Tensor"),
     ("expert_linear", _linear, "(Tensor x, Tensor w, Tensor ids, Tensor? bias) -> Tensor"),
@@ -84,7 +98,8 @@ for _name, _function, _signature in (
     _library.define(_name + _signature)
     _library.impl(_name, _function, "CompositeImplicitAutograd")
 
-#: The scores of the experts that each token chose, [tokens, k], divided by their sum if `normalize`, and their ids.
+#: The scores of the experts that each token chose, [tokens, k], divided by their sum if `normalize`, and their ids. As in
+#: te.router_topk, `bias` [experts] is added for the choice only, which is among the experts of `chosen_groups` of `groups`.
 PROBS = torch.ops.te_mlir_torch.expert_probs.default
 IDS = torch.ops.te_mlir_torch.expert_ids.default
 #: The ids of tokens of which `used` [tokens] is true; others choose no expert.

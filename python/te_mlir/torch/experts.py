@@ -18,7 +18,7 @@ from te_mlir.frontend.experts import Grouped, Routing, rows_for
 from te_mlir.torch.adapter import CASTS, SPLITS, name_of
 from te_mlir.torch.adapter import given as arguments_of
 from te_mlir.torch.effects import frozen_nodes
-from te_mlir.torch.expert_ops import IDS, LINEAR, PROBS, ROWS, SUM, reads_ids
+from te_mlir.torch.expert_ops import LINEAR, ROWS, SUM
 from te_mlir.torch.nodes import call, called, cast
 from te_mlir.torch.orders import (
     counted,
@@ -30,6 +30,7 @@ from te_mlir.torch.orders import (
     without_widening,
 )
 from te_mlir.torch.patterns import is_op
+from te_mlir.torch.routers import choose
 
 _aten = torch.ops.aten
 
@@ -58,7 +59,7 @@ def as_experts(graph: Graph, dependent: Set[Node], written: Set[Node]) -> None:
     rewriter.finish()
     _erase_dead(graph)
     for node in [n for n in graph.nodes if is_op(n, "topk")]:
-        _choose(graph, node, written)
+        choose(graph, node, written)
     _erase_dead(graph)
 
 
@@ -312,43 +313,6 @@ class _Rewriter:
         return made if made.meta["val"].shape == shape else call(graph, _aten.reshape.default, made, list(shape))
 
 
-def _choose(graph: Graph, topk: Node, written: Set[Node]) -> None:
-    """Replaces a choice of experts whose ids only compiled ops read, and their scores."""
-    given = arguments_of(topk)
-    scores, k = given["self"], given["k"]
-    items = {user.args[1]: user for user in topk.users if user.target is operator.getitem}
-    if 1 not in items or not all(map(reads_ids, items[1].users)):
-        return
-    if scores.meta["val"].dim() != 2 or not given["largest"] or given["dim"] not in (1, -1):
-        return
-    kind: Any = without_widening(scores)
-    if not written.isdisjoint((topk, scores, kind, *items.values())):
-        return
-    is_scored = _is_softmax(kind) or is_op(kind, "sigmoid")
-    # Softmax after the choice gives the scores that it gives before, divided by their sum.
-    after = list(items[0].users) if 0 in items and not is_scored else []
-    if is_scored and kind.meta["val"].dtype is not torch.float32:
-        return
-    if not is_scored and not (after and all(map(_is_softmax, after))):
-        return
-    logits = without_widening(kind.args[0] if is_scored else scores)
-    if logits in written:
-        return
-    arguments = logits, k, is_op(kind, "sigmoid"), not is_scored
-    value = torch.empty_like(items[1].meta["val"], dtype=torch.float32)
-    with graph.inserting_before(topk):
-        probs, ids = (called(graph, v, op, *arguments) for v, op in ((value, PROBS), (value.long(), IDS)))
-    for read in after or [items[n] for n in items if n == 0]:
-        with graph.inserting_before(read):
-            made = cast(graph, probs, read.meta["val"].dtype)
-        read.replace_all_uses_with(made)
-    items[1].replace_all_uses_with(ids)
-
-
-def _is_softmax(node: Node) -> bool:
-    return is_op(node, "softmax", "_softmax") and node.args[1] in (1, -1)
-
-
 def _cast_as(graph: Graph, node: Node, like: Any) -> Node:
     """A node with the casts of another, in their order, each of which may round."""
     if not is_op(like, *CASTS):
@@ -381,8 +345,8 @@ def _added(node: Node, written: Set[Node]) -> tuple[Node, Node] | None:
 def _erase_dead(graph: Graph) -> None:
     """Erases what nothing reads, also writes to memory that nothing else reads."""
     graph.eliminate_dead_code()
-    for node in graph.find_nodes(op="call_function", target=_aten.index_put_.default):
-        written: Any = node.args[0]
+    for node in reversed(graph.nodes):
+        written: Any = node.args[0] if is_op(node, "index_put_", "scatter_") else None
         if not node.users and is_op(written, "empty", "zeros") and len(written.users) == 1:
             graph.erase_node(node)
     graph.eliminate_dead_code()

@@ -289,6 +289,8 @@ class Rules(Views):
     def _choice(self, node: Node, other: Node) -> Fact:
         """The scores, or the ids, of the experts that each token chooses."""
         self._same_literals(node, other)
+        if any(self._is_padded(n) for n in node.all_input_nodes[1:]):
+            raise Unprovable(node, "its bias has padding")
         fact = self._row(node, [-1]).filled(ANY)
         return Fact((fact.axes[0], *whole(node.meta["val"].shape[1:]).axes))
 

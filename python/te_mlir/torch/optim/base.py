@@ -322,7 +322,9 @@ class Optimizer(torch.optim.Optimizer):
                 if has_total:
                     total = f.argument("total", (), "float32")
                 else:
-                    total = f.sum_of_squares(*(grad for _, grad, *_ in taken)) if taken else f.constant(0.0, (), "float32")
+                    total = (
+                        f.sum_of_squares(*(grad for _, grad, *_ in taken)) if taken else f.constant(0.0, (), "float32")
+                    )
                 factor = _clip_factor(f, total, max_norm)
             for i, (update, (param, grad, *states)) in enumerate(zip(updates, taken)):
                 operands = Operands(param, grad, states, lrs[update.group], steps.get(update.row), factor)
