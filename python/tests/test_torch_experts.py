@@ -356,8 +356,9 @@ class Near(nn.Module):
 
     def looked_up(self, x):
         """The scores of experts that are chosen by other keys."""
+        logits = self.router(x).float()
         with torch.set_grad_enabled(self.other != "frozen scores"):
-            scores = self.router(x).float().softmax(-1)
+            scores = logits.softmax(-1)
         with torch.set_grad_enabled(self.other != "frozen choice"):
             values, ids = self.keys(scores).topk(2)
         return values if self.other == "biased weights" else scores.gather(1, ids), ids
