@@ -143,8 +143,8 @@ public:
                             const float *probs, const float *scores,
                             int64_t experts, int64_t k, int32_t score,
                             bool normalize)
-      : dprobs(dprobs), ids(ids), scores(scores), k(k), score(score),
-        normalize(normalize) {
+      : dprobs(dprobs), ids(ids), scores(scores), experts(experts), k(k),
+        score(score), normalize(normalize) {
     for (int64_t j = 0; j < k; ++j) {
       if (!isIn(ids[j], experts))
         continue;
@@ -157,18 +157,21 @@ public:
         weighted += dscore(j) * scores[ids[j]];
   }
 
-  /// Of expert `e`.
-  TE_HOST_DEVICE float dlogit(int64_t e) const {
-    float ds = 0.0f;
+  /// Of each expert. Of several slots with an expert, the last one counts.
+  template <typename Store> TE_HOST_DEVICE void dlogits(Store store) const {
+    for (int64_t e = 0; e < experts; ++e)
+      store(e, dlogit(e, 0.0f));
     for (int64_t j = 0; j < k; ++j)
-      if (ids[j] == e)
-        ds = dscore(j);
+      if (isIn(ids[j], experts))
+        store(ids[j], dlogit(ids[j], dscore(j)));
+  }
+
+private:
+  TE_HOST_DEVICE float dlogit(int64_t e, float ds) const {
     const float s = scores[e];
     return score == kRouterSigmoid ? ds * (s * (1.0f - s))
                                    : s * (ds - weighted);
   }
-
-private:
   TE_HOST_DEVICE float dscore(int64_t j) const {
     return normalize ? (dprobs[j] - dot) / sum : dprobs[j];
   }
@@ -176,7 +179,7 @@ private:
   const float *dprobs;
   const int32_t *ids;
   const float *scores;
-  int64_t k;
+  int64_t experts, k;
   int32_t score;
   bool normalize;
   float sum = 0.0f, dot = 0.0f, weighted = 0.0f;

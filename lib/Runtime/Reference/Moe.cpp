@@ -44,8 +44,9 @@ void router_topk_backward(const router_topk_backward_params &p,
     const math::RouterGrad grad(dprobs + t * p.k, ids + t * p.k,
                                 probs + t * p.k, scores + t * p.experts,
                                 p.experts, p.k, p.score, p.normalize != 0);
-    for (int64_t e = 0; e < p.experts; ++e)
-      store(buffers[b::dlogits], t * p.experts + e, grad.dlogit(e), p.type);
+    grad.dlogits([&](int64_t e, float gradient) {
+      store(buffers[b::dlogits], t * p.experts + e, gradient, p.type);
+    });
   }
 }
 

@@ -1,7 +1,7 @@
 //===- Moe.cpp - plans of the kernels that route tokens -------------------===//
 //
 // One block does the routing, so its time grows with the number of entries. All
-// other kernels have a block or a warp for each row, token or entry.
+// other kernels have a block or a warp for each token or entry, or a few rows.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,6 +23,22 @@ Status find(const CudaDevice &device, const char *kernel, int32_t type,
   return setGrid(blocks, config);
 }
 
+/// A kernel of the router, whose blocks stage rows of so many tables if these
+/// fit in shared memory.
+template <typename Params>
+Status findRouter(const CudaDevice &device, const char *kernel,
+                  const Params &params, int64_t tables, LaunchConfig *config,
+                  bool *staged) {
+  *staged = params.experts <= kMostRouteSharedBytes &&
+            routerSharedBytes(params.experts, tables) <= kMostRouteSharedBytes;
+  const int64_t bytes = *staged ? routerSharedBytes(params.experts, tables) : 0;
+  TE_RT_RETURN_IF_FAILED(config->find(
+      device, std::string(kernel) + "_" + inputTypeName(params.type),
+      static_cast<int>(bytes)));
+  config->block = kRouterBlock;
+  return setGrid(ceilDiv(params.tokens, kRouterTokens), config);
+}
+
 } // namespace
 
 Status plan_router_topk(const CudaDevice &device,
@@ -30,9 +46,9 @@ Status plan_router_topk(const CudaDevice &device,
                         std::unique_ptr<Plan> *plan) {
   namespace b = router_topk_buffers;
   LaunchConfig config;
-  TE_RT_RETURN_IF_FAILED(find(device, "te_router_topk", params.type,
-                              ceilDiv(params.tokens, kRouterBlock), &config,
-                              kRouterBlock));
+  bool staged = false;
+  TE_RT_RETURN_IF_FAILED(
+      findRouter(device, "te_router_topk", params, 1, &config, &staged));
   *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
     return launch(
         config,
@@ -40,7 +56,7 @@ Status plan_router_topk(const CudaDevice &device,
                    as<int32_t>(buffers[b::ids]), as<float>(buffers[b::probs]),
                    as<float>(buffers[b::scores]), params.tokens, params.experts,
                    params.k, params.groups, params.chosen_groups, params.score,
-                   params.normalize});
+                   params.normalize, staged});
   });
   return Status::ok();
 }
@@ -50,9 +66,9 @@ Status plan_router_topk_backward(const CudaDevice &device,
                                  std::unique_ptr<Plan> *plan) {
   namespace b = router_topk_backward_buffers;
   LaunchConfig config;
-  TE_RT_RETURN_IF_FAILED(find(device, "te_router_topk_backward", params.type,
-                              ceilDiv(params.tokens, kRouterBlock), &config,
-                              kRouterBlock));
+  bool staged = false;
+  TE_RT_RETURN_IF_FAILED(findRouter(device, "te_router_topk_backward", params,
+                                    2, &config, &staged));
   *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
     return launch(config,
                   RouterBackwardArgs{as<const float>(buffers[b::dprobs]),
@@ -61,7 +77,7 @@ Status plan_router_topk_backward(const CudaDevice &device,
                                      as<const float>(buffers[b::scores]),
                                      buffers[b::dlogits], params.tokens,
                                      params.experts, params.k, params.score,
-                                     params.normalize});
+                                     params.normalize, staged});
   });
   return Status::ok();
 }
@@ -111,14 +127,15 @@ Status plan_moe_permute(const CudaDevice &device,
                         std::unique_ptr<Plan> *plan) {
   namespace b = moe_permute_buffers;
   LaunchConfig config;
-  TE_RT_RETURN_IF_FAILED(
-      find(device, "te_moe_permute", params.type, params.rows, &config));
+  TE_RT_RETURN_IF_FAILED(find(device, "te_moe_permute", params.type,
+                              ceilDiv(params.rows, kPermutedRows), &config));
   *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
-    return launch(
-        config,
-        MoePermuteArgs{buffers[b::x], as<const int32_t>(buffers[b::entry_of]),
-                       as<const float>(buffers[b::probs]), buffers[b::y],
-                       params.tokens * params.k, params.k, params.cols});
+    return launch(config,
+                  MoePermuteArgs{buffers[b::x],
+                                 as<const int32_t>(buffers[b::entry_of]),
+                                 as<const float>(buffers[b::probs]),
+                                 buffers[b::y], params.tokens * params.k,
+                                 params.rows, params.k, params.cols});
   });
   return Status::ok();
 }
@@ -127,6 +144,7 @@ Status plan_moe_prob_grad(const CudaDevice &device,
                           const moe_prob_grad_params &params,
                           std::unique_ptr<Plan> *plan) {
   namespace b = moe_prob_grad_buffers;
+  TE_RT_RETURN_IF_FAILED(checkCols("te_moe_prob_grad", params.cols));
   const int64_t entries = params.tokens * params.k;
   LaunchConfig config;
   TE_RT_RETURN_IF_FAILED(find(device, "te_moe_prob_grad", params.type,

@@ -3,6 +3,8 @@
 #ifndef TE_RUNTIME_KERNELS_MOE_MOE_ARGS_H
 #define TE_RUNTIME_KERNELS_MOE_MOE_ARGS_H
 
+#include "Core/Formulas.h"
+
 #include <cstdint>
 
 namespace te::rt::cuda {
@@ -15,6 +17,7 @@ struct RouterArgs {
   float *scores;      // [tokens, experts]
   int64_t tokens, experts, k, groups, chosenGroups;
   int32_t score, normalize;
+  bool staged; // rows of tokens fit in shared memory
 };
 
 struct RouterBackwardArgs {
@@ -25,6 +28,7 @@ struct RouterBackwardArgs {
   void *dlogits;       // [tokens, experts]
   int64_t tokens, experts, k;
   int32_t score, normalize;
+  bool staged;
 };
 
 struct MoeRouteArgs {
@@ -44,7 +48,7 @@ struct MoePermuteArgs {
   const int32_t *entryOf; // [rows]
   const float *probs;     // [tokens * k] or null
   void *y;                // [rows, cols]
-  int64_t entries, k, cols;
+  int64_t entries, rows, k, cols;
 };
 
 struct MoeProbGradArgs {
@@ -64,9 +68,18 @@ struct MoeUnpermuteArgs {
 };
 
 inline constexpr int kMoeBlock = 256;
-/// Threads of a block of the router, with a token each: few, so that some
-/// thousand tokens occupy all multiprocessors.
-inline constexpr int kRouterBlock = 32;
+/// Threads of a block of the router, and its tokens: few, so that some thousand
+/// tokens occupy all multiprocessors.
+inline constexpr int kRouterBlock = 128, kRouterTokens = 32;
+/// Floats between the rows of two tokens in shared memory: odd, so that the
+/// threads of a warp read different banks.
+TE_HOST_DEVICE int64_t routerStride(int64_t experts) { return experts | 1; }
+/// Dynamic shared memory of such a block for rows of so many tables.
+inline int64_t routerSharedBytes(int64_t experts, int64_t tables) {
+  return tables * kRouterTokens * routerStride(experts) * 4;
+}
+/// Rows of a block of moe_permute.
+inline constexpr int kPermutedRows = 4;
 /// Threads of the one block that routes.
 inline constexpr int kMoeRouteBlock = 1024;
 /// Dynamic shared memory of that block: how many entries are of tokens that are
