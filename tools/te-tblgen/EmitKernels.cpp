@@ -26,14 +26,15 @@ static void banner(StringRef name, StringRef what, raw_ostream &os) {
         "files.\n";
 }
 
-/// `items` in lines of 80 that begin with `indent`.
+/// `items` in lines of up to `most` columns that begin with `indent`.
 static void wrapped(ArrayRef<std::string> items, StringRef separator,
-                    StringRef indent, raw_ostream &os, StringRef gap = " ") {
+                    StringRef indent, raw_ostream &os, StringRef gap = " ",
+                    size_t most = 79) {
   size_t column = 0;
   for (auto [index, item] : enumerate(items)) {
     const bool isLast = index + 1 == items.size();
     const size_t width = item.size() + (isLast ? 0 : separator.size());
-    if (column == 0 || column + gap.size() + width > 79) {
+    if (column == 0 || column + gap.size() + width > most) {
       os << (column == 0 ? "" : "\n") << indent;
       column = indent.size();
     } else {
@@ -221,7 +222,7 @@ void emitKernelChecks(const RecordKeeper &records, raw_ostream &os) {
       each.back() += ".failed()";
       std::string condition;
       raw_string_ostream text(condition);
-      wrapped(each, "", "          ", text, "");
+      wrapped(each, "", "          ", text, "", 99);
       conditions.push_back(StringRef(condition).ltrim().str());
     }
     for (const Record *relation :

@@ -8,6 +8,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Core/Capabilities.h"
+#include "Core/KernelGroups.h"
 
 #include "Core/Checks.h"
 #include "TEDialect/Support/KernelRows.h"
@@ -164,6 +165,12 @@ Status checkRule(const attention_backward_params &p) {
 Status checkRule(const attention_sink_grad_params &p) {
   return checkBoundaries(Checks(), p);
 }
+Status checkRule(const delayed_scaling_group_params &p) {
+  for (int i = 0; i < kDelayedScalingGroup; ++i)
+    TE_RT_RETURN_IF_FAILED(checkSupported(memberOf(p, i)));
+  return Status::ok();
+}
+
 template <typename Params> Checks checkRotation(const Params &p) {
   return Checks()
       .multiple("tokens", p.tokens, p.has_positions ? 1 : p.sequence)

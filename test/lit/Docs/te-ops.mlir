@@ -520,14 +520,14 @@ func.func @adamw(%p: tensor<1024x512xf32>, %g: tensor<1024x512xbf16>,
 }
 
 // CHECK-LABEL: @clipping
-func.func @clipping(%g1: tensor<1024x512xbf16>, %g2: tensor<512xf32>, %sum: tensor<f32>, %skip: tensor<f32>) {
+func.func @clipping(%g1: tensor<1024x512xbf16>, %g2: tensor<512xf32>, %g3: tensor<512xf32>, %sum: tensor<f32>, %skip: tensor<f32>) {
   // CHECK: %[[S1:.*]] = te.sum_of_squares %{{[a-z0-9]+}}, %{{[a-z0-9]+}} : tensor<1024x512xbf16>, tensor<512xf32>
   // CHECK: te.sum_of_squares %{{[a-z0-9]+}} plus %[[S1]] : tensor<512xf32>
   // CHECK: te.sum_of_squares %{{[a-z0-9]+}} plus %[[S1]] unless %{{[a-z0-9]+}} : tensor<512xf32>
   // CHECK: te.clip_factor %{{[a-z0-9]+}} {max_norm = 1.000000e+00 : f32}
   %s1 = te.sum_of_squares %g1, %g2 : tensor<1024x512xbf16>, tensor<512xf32>
-  %s2 = te.sum_of_squares %g2 plus %s1 : tensor<512xf32>
-  %s3 = te.sum_of_squares %g2 plus %s1 unless %skip : tensor<512xf32>
+  %s2 = te.sum_of_squares %g3 plus %s1 : tensor<512xf32>
+  %s3 = te.sum_of_squares %g3 plus %s1 unless %skip : tensor<512xf32>
   %norm, %factor = te.clip_factor %sum {max_norm = 1.0 : f32}
   return
 }

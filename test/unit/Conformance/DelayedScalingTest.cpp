@@ -179,7 +179,8 @@ struct History {
   }
 };
 
-// A group has the bits of an update of each member, in place or not.
+// delayed_scaling_group has the bits of an update of each member, in place or
+// not.
 TEST_P(DelayedScaling, Groups) {
   for (int64_t length : {1, 16, 1025})
     for (int numMembers : {1, 3, kMost})

@@ -88,7 +88,7 @@ def delayed_scaling_group : Kernel<Casts> {
       EachIn<"scale", "slots", "f32", kDelayedScalingGroup>.List,
       EachOut<"new_history", "history_length * slots", "f32", kDelayedScalingGroup>.List,
       EachOut<"new_scale", "slots", "f32", kDelayedScalingGroup>.List);
-  let Relations = !foreach(i, !range(kDelayedScalingGroup), Fits<"history_length", "slots" # i>);
+  let HasRule = 1;
   let Reuses = !listconcat(EachReuse<"new_history", "history", kDelayedScalingGroup>.List,
                            EachReuse<"new_scale", "scale", kDelayedScalingGroup>.List);
 }
