@@ -32,6 +32,7 @@ MEASURED = {
     "h200-parallel": ("0fccedc", "2026-11-22"),
     "h200-torch-llama-speed": ("11e7665", "2026-11-27"),
     "h200-torch-qwen3-speed": ("cf764dfe", "2026-11-27"),
+    "h200-torch-experts": ("a7a7fff1", "2026-11-30"),
     "h200-torch-recompute-speed": ("3e9cbe37", "2026-11-27"),
     "h200-torch-gpt2-speed": ("31cdaa73", "2026-11-28"),
     "h200-torch-update": ("ee1f0646", "2026-11-29"),
@@ -145,6 +146,11 @@ def rows_of_more_pytorch():
             "`torch.compile` in bf16",
         ),
         (
+            "transformers' Qwen 3 MoE from PyTorch, 4 layers of 128 experts of Qwen3 30B-A3B's size, 8192 tokens",
+            "h200-torch-experts",
+            "`torch.compile` in bf16",
+        ),
+        (
             "transformers' Llama from PyTorch, 16 layers of Llama-8B's size, activations computed again in the backward",
             "h200-torch-recompute-speed",
             "`torch.compile` in bf16 with a checkpoint for each layer",
@@ -157,7 +163,8 @@ def rows_of_more_pytorch():
     ):
         rows = read(file)["rows"]
         base = only(rows, row="torch")
-        names = ("delayed", "current", "block")
+        measured = {row["row"] for row in rows}
+        names = [name for name in ("delayed", "current", "block") if f"te-{name}" in measured]
         factor = lambda key, name: only(rows, row=f"te-{name}")[key] / base[key]
         times = ", ".join(f"**{1 / factor('ms', name):.2f}x** ({name})" for name in names)
         memory = f"memory **{factor('device_mib', 'current'):.2f}x** (current)"

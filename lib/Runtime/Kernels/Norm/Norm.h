@@ -10,8 +10,8 @@
 namespace te::rt::cuda {
 
 /// A kernel of blocks of kNormBlock threads.
-inline Status findNorm(const CudaDevice &device, const char *family, int32_t type,
-                int64_t blocks, LaunchConfig *config) {
+inline Status findNorm(const CudaDevice &device, const char *family,
+                       int32_t type, int64_t blocks, LaunchConfig *config) {
   TE_RT_RETURN_IF_FAILED(findTyped(device, family, {type}, config));
   config->block = kNormBlock;
   return setGrid(blocks, config);
