@@ -8,6 +8,9 @@ from te_mlir.errors import ArgumentError
 from te_mlir.program import FLAG, Program
 from te_mlir.torch.signature import Signature
 
+#: The kernels that move the histories of delayed scaling, one of them or many.
+_UPDATES = ("delayed_scaling_update", "delayed_scaling_group")
+
 
 @dataclass(frozen=True)
 class Places:
@@ -47,7 +50,7 @@ class Places:
         outputs = [of[spec.name, True] for spec in signature.outputs]
         end = update = program.num_launches
         kernels = [kernel for kernel, _, _ in program.launches()]
-        while update and kernels[update - 1] == "delayed_scaling_update":
+        while update and kernels[update - 1] in _UPDATES:
             update -= 1
         cut, mains, gradients, cotangents = end, [], [], []
         if training:

@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kU = 0x1p-24;
 constexpr int32_t kTypes[] = {TE_RT_F32, TE_RT_BF16, TE_RT_F16};
-constexpr int64_t kCols[] = {1, 8, 255, 256, 257, 1000, 4104};
+constexpr int64_t kCols[] = {1, 8, 64, 120, 128, 255, 256, 257, 1000, 4104};
 
 class LayerNorm : public BackendTest {};
 
@@ -29,6 +29,21 @@ Array offCentre(int32_t type, size_t count, double mean) {
   for (size_t i = 0; i < count; ++i)
     x.set(i, x.at(i) + mean);
   return x;
+}
+
+// Statistics of nothing are NaN.
+TEST_P(LayerNorm, RowsWithoutColumns) {
+  const int64_t rows = 40;
+  const std::vector<float> none_;
+  std::vector<float> y, mu(rows), rsigma(rows), own(rows);
+  device().run(TE_PLAN(layer_norm, rows, 0, TE_RT_F32, 1e-5f, 0),
+               {in(none_), in(none_), in(none_), out(y), out(mu), out(rsigma)});
+  device().run(TE_PLAN(rms_norm, rows, 0, TE_RT_F32, 1e-5f, 0),
+               {in(none_), in(none_), out(y), out(own)});
+  for (int64_t r = 0; r < rows; ++r)
+    EXPECT_TRUE(std::isnan(mu[r]) && std::isnan(rsigma[r]) &&
+                std::isnan(own[r]))
+        << r;
 }
 
 // An error e of mu shifts every d = x - mu: the sum of d^2 moves by at most

@@ -98,13 +98,15 @@ __device__ __forceinline__ void narrowNorm(const NormArgs &args) {
       addSquares<kCentred>(x[r], mu, 0, squares);
     const float rsigma = math::rsigma(squares.template total<kThreads>(),
                                       strip.cols, args.epsilon);
-    if (!inside || strip.row(r) >= strip.count)
-      continue;
-    if (strip.col == 0) {
+    const bool isRow = strip.row(r) < strip.count;
+    // Rows without columns have statistics, too.
+    if (isRow && strip.col == 0) {
       args.rsigma[strip.first + strip.row(r)] = rsigma;
       if constexpr (kCentred)
         args.mu[strip.first + strip.row(r)] = mu;
     }
+    if (!inside || !isRow)
+      continue;
     Run<T, V> y =
         normalised<kCentred>(x[r], gamma, beta, args.zeroCentered, mu, rsigma);
     if (args.base)
