@@ -105,7 +105,7 @@ class Experts(Emission):
 
     def _choice(self, node: Node) -> tuple[build.Value, build.Value, build.Value]:
         """The experts of each token, their scores, and the scores of all experts."""
-        logits, bias = node.inputs
+        logits, bias = (*node.inputs, None)[:2]
         added = self.vector(bias, node, "float32") if bias is not None else None
         return self.function.router_topk(self.rows(logits, node), bias=added, **node.params)
 
