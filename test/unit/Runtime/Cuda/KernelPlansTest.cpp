@@ -39,6 +39,8 @@ std::vector<int64_t> sizes(const std::string &name) {
     return {16, 256};
   if (name == "groups" || name == "multiple")
     return {2};
+  if (name == "chosen_groups")
+    return {1, 2};
   if (name == "matrices")
     return {3};
   if (name == "block_rows" || name == "block_cols")
