@@ -100,10 +100,15 @@ Status checkBuffers(const rope_group_params &p, void *const *buffers) {
 Status checkBuffers(const quantize_tensor_group_params &,
                     void *const *buffers) {
   namespace b = quantize_tensor_group_buffers;
-  for (int first : {b::row0, b::row_scale0, b::col0, b::col_scale0, b::amax0})
+  for (auto [first, name] : {std::pair(+b::row0, "row"),
+                             {+b::row_scale0, "row_scale"},
+                             {+b::col0, "col"},
+                             {+b::col_scale0, "col_scale"},
+                             {+b::amax0, "amax"}})
     if (!buffers[first] != !buffers[first + 1])
       return {TE_RT_INVALID_ARGUMENT,
-              "expected both matrices to have the same outputs"};
+              std::string("expected '") + name + "0' and '" + name +
+                  "1' both or neither, but got null for one of them"};
   return Status::ok();
 }
 

@@ -229,7 +229,7 @@ func.func @sgd_type_gradient(%p: tensor<8xf32>, %lr: tensor<f32>) {
 // -----
 
 func.func @sum_of_squares_c1() {
-  // expected-error @below {{expected one or more tensors}}
+  // expected-error @below {{expected one or more tensors, but got none}}
   %a = "te.sum_of_squares"() {operandSegmentSizes = array<i32: 0, 0, 0>} : () -> tensor<f32>
   return
 }

@@ -276,8 +276,9 @@ void SgdOp::print(OpAsmPrinter &printer) {
 
 LogicalResult SumOfSquaresOp::verify() {
   // sum_of_squares-c1
-  return getX().empty() ? emitOpError() << "expected one or more tensors"
-                        : success();
+  return getX().empty()
+             ? emitOpError() << "expected one or more tensors, but got none"
+             : success();
 }
 
 LogicalResult SgdOp::verify() {
