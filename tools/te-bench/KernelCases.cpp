@@ -190,10 +190,14 @@ void addMicroscaledCasts(int64_t cols, const std::string &size, Cases &cases) {
 
 void addLayers(Cases &cases) {
   const Parameters x = shape(H) + kBF16;
+  const Parameters heads = kBF16 + Parameters{{"rows", T * 32}, {"cols", 128}};
   const Parameters epsilon = {{"epsilon", 1e-5}};
   cases.insert(cases.end(),
                {{"rms_norm 8192x4096", "rms_norm", x + epsilon},
                 {"rms_norm_backward 8192x4096", "rms_norm_backward", x},
+                // 32 heads of 128.
+                {"rms_norm 262144x128", "rms_norm", heads + epsilon},
+                {"rms_norm_backward 262144x128", "rms_norm_backward", heads},
                 {"layer_norm 8192x4096", "layer_norm", x + epsilon},
                 {"layer_norm_backward 8192x4096", "layer_norm_backward", x},
                 {"row_sum 8192x4096", "row_sum",
