@@ -13,12 +13,9 @@
 #include <string>
 #include <vector>
 
-/// The dynamic shared memory of all kernels, by the names that they give it.
+/// The dynamic shared memory of all kernels, by the name that they give it.
 namespace te::rt::cuda {
 alignas(16) thread_local uint8_t dynamicShared[227 * 1024];
-extern "C" {
-alignas(16) thread_local uint32_t shared[16 * 1024];
-}
 } // namespace te::rt::cuda
 
 namespace te::emulated {
@@ -201,8 +198,6 @@ bool te::fake::runKernel(const std::string &name, const Dimensions &grid,
   const std::lock_guard lock(mutex);
   constexpr int kPoison = 0xcd;
   std::memset(rt::cuda::dynamicShared, kPoison, sharedBytes);
-  std::memset(rt::cuda::shared, kPoison,
-              std::min<size_t>(sharedBytes, sizeof(rt::cuda::shared)));
   running.name = name;
   running.kernel = found->second;
   running.arguments = arguments;
