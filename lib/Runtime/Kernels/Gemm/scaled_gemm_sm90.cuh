@@ -93,9 +93,10 @@ __device__ __forceinline__ void runProducer(const BlockGemmArgs &args,
 using Wgmma = void (*)(float (&)[64], uint64_t, uint64_t, bool);
 
 /// Zeroes the bytes of each row of a stage after the first `depth`: they belong
-/// to another group. All consumers call it together.
-__device__ __forceinline__ void zeroTail(const SharedStorage &shared,
-                                         uint32_t s, uint32_t depth) {
+/// to another group. A warpgroup does so for all that it reads, so that it need
+/// not wait for the other one, which writes the same zeros to B.
+__device__ __forceinline__ void
+zeroTail(const SharedStorage &shared, uint32_t s, uint32_t depth, int group) {
   auto clear = [&](uint8_t *tile, uint32_t row) {
     for (uint32_t chunk = depth / 16; chunk < kTileK / 16; ++chunk) {
       // The place of the chunk in the 128-byte swizzle.
@@ -108,11 +109,13 @@ __device__ __forceinline__ void zeroTail(const SharedStorage &shared,
     }
   };
   clear(shared.a + s * kTileM * kTileK, threadIdx.x);
-  if (threadIdx.x < kTileN)
-    clear(shared.b + s * kTileN * kTileK, threadIdx.x);
+  clear(shared.b + s * kTileN * kTileK, threadIdx.x % 128);
   // Ordinary stores wrote it, and wgmma reads it through the async proxy.
   ptx::fenceProxyAsync();
-  ptx::namedBarrierSync<1, kConsumerWarps * 32>();
+  if (group == 0)
+    ptx::namedBarrierSync<1, 128>();
+  else
+    ptx::namedBarrierSync<2, 128>();
 }
 
 /// Adds `partial`, whose two rows in a thread have the factors f0 and f1.
@@ -146,11 +149,14 @@ __device__ __forceinline__ void runConsumer(const BlockGemmArgs &args,
   PipelineState pipe;
   while (tiles.advance()) {
     const uint32_t extent = tiles.extent(), slices = slicesOf(extent);
+    // An empty sum is 0 for every factor, so the factor is not read.
+    const float factor =
+        kScales == Scales::None && slices != 0 ? tiles.factor() : 1.0f;
     const auto arrive = [&](uint32_t slice) {
       ptx::mbarrierWait(&shared.full[pipe.stage], pipe.parity);
       if constexpr (Tiles::kHasTail)
         if (const uint32_t left = extent - slice * kTileK; left < kTileK)
-          zeroTail(shared, pipe.stage, left);
+          zeroTail(shared, pipe.stage, left, group);
     };
     // A warpgroup without rows of data only releases the stages. Because of the
     // shuffle the compiler knows that this is uniform in a warp, and keeps the
@@ -237,13 +243,9 @@ __device__ __forceinline__ void runConsumer(const BlockGemmArgs &args,
       }
     }
     if constexpr (kScales == Scales::None) {
-      // An empty sum is 0 for every factor, so the factor is not read.
-      if (slices != 0) {
-        const float factor = tiles.factor();
 #pragma unroll
-        for (int i = 0; i < 64; ++i)
-          total[0][i] *= factor, total[1][i] *= factor;
-      }
+      for (int i = 0; i < 64; ++i)
+        total[0][i] *= factor, total[1][i] *= factor;
     }
     epilogue<Out, kScales != Scales::None>(args, shared, tiles, cOperand, pipe,
                                            slices == 0, total);
