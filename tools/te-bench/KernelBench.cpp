@@ -54,6 +54,8 @@ void checkNames(const KernelCase &test) {
     require(kernel->findBuffer(name).has_value(), "buffer", name);
   for (const auto &[name, sigma] : test.sigmas)
     require(kernel->findBuffer(name).has_value(), "buffer", name);
+  for (const auto &[name, values] : test.integers)
+    require(kernel->findBuffer(name).has_value(), "buffer", name);
 }
 
 /// Calls te_rt_plan_<kernel> for slot 0.
@@ -96,8 +98,9 @@ std::vector<CaseBuffer> buffersOf(const KernelCase &test) {
     buffers.push_back(
         {!buffer.isOptional || llvm::is_contained(test.optional, buffer.name),
          size, sigma});
-    if (buffer.name == "documents")
-      buffers.back().values = test.documents;
+    for (const auto &[name, values] : test.integers)
+      if (name == buffer.name)
+        buffers.back().values = values;
   }
   return buffers;
 }

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
+#include <random>
 
 using namespace te::bench;
 
@@ -382,8 +384,9 @@ void addDocuments(Cases &cases) {
                                  ", 32/8 x " + std::to_string(headDim);
         const Names optional =
             batch.hasDocuments ? Names{"documents"} : Names{};
-        const std::vector<int32_t> given =
-            batch.hasDocuments ? batch.boundaries : std::vector<int32_t>();
+        decltype(KernelCase::integers) given;
+        if (batch.hasDocuments)
+          given = {{"documents", batch.boundaries}};
         cases.push_back({"attention " + text,
                          "attention",
                          parameters,
@@ -402,6 +405,59 @@ void addDocuments(Cases &cases) {
 }
 
 /// The loss of 1024 rows of logits, as te-chunk-logits computes it.
+/// Routing of T tokens to 8 of 128 experts each, whose rows start at multiples
+/// of 128: the sizes of Qwen3 30B-A3B.
+void addExperts(Cases &cases) {
+  constexpr int32_t kExperts = 128, kChoices = 8, kAlignment = 128;
+  constexpr int32_t kEntries = T * kChoices,
+                    kRows = kEntries + kExperts * (kAlignment - 1);
+  std::mt19937 random(1);
+  std::vector<int32_t> experts(kExperts), ids, rowOf(kEntries),
+      entryOf(kRows, -1);
+  std::iota(experts.begin(), experts.end(), 0);
+  for (int64_t token = 0; token < T; ++token) {
+    std::shuffle(experts.begin(), experts.end(), random);
+    ids.insert(ids.end(), experts.begin(), experts.begin() + kChoices);
+  }
+  int32_t row = 0;
+  for (int32_t expert = 0; expert < kExperts; ++expert) {
+    for (int32_t entry = 0; entry < kEntries; ++entry)
+      if (ids[entry] == expert) {
+        entryOf[row] = entry;
+        rowOf[entry] = row++;
+      }
+    row = (row + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  const Parameters tokens = {{"tokens", T}, {"k", kChoices}};
+  const Parameters router =
+      tokens + kBF16 + Parameters{{"experts", kExperts}, {"normalize", 1}};
+  const Parameters moved =
+      tokens + kBF16 + Parameters{{"rows", kRows}, {"cols", 2048}};
+  const std::string size = " 8192x8 of 128";
+  cases.push_back({"router_topk" + size, "router_topk",
+                   router + Parameters{{"groups", 1}, {"chosen_groups", 1}}});
+  cases.push_back({"router_topk of 4 of 8 groups" + size, "router_topk",
+                   router + Parameters{{"groups", 8}, {"chosen_groups", 4}}});
+  KernelCase gradient{"router_topk_backward" + size, "router_topk_backward",
+                      router};
+  gradient.integers = {{"ids", ids}};
+  cases.push_back(std::move(gradient));
+  KernelCase route{"moe_route" + size, "moe_route",
+                   tokens + Parameters{{"groups", kExperts},
+                                       {"rows", kRows},
+                                       {"alignment", kAlignment}}};
+  route.integers = {{"ids", ids}};
+  cases.push_back(std::move(route));
+  KernelCase permute{"moe_permute" + size, "moe_permute", moved};
+  permute.integers = {{"entry_of", entryOf}};
+  cases.push_back(std::move(permute));
+  for (const char *kernel : {"moe_prob_grad", "moe_unpermute"}) {
+    KernelCase back{kernel + size, kernel, moved};
+    back.integers = {{"row_of", rowOf}};
+    cases.push_back(std::move(back));
+  }
+}
+
 void addLosses(Cases &cases) {
   constexpr int64_t rows = 1024, vocab = 128256;
   const std::string size = " 1024x128256";
@@ -549,6 +605,7 @@ std::vector<KernelCase> te::bench::kernelCases() {
   addLayers(cases);
   addAttention(cases);
   addDocuments(cases);
+  addExperts(cases);
   addLosses(cases);
   addOptimizers(cases);
   addProducts(cases);

@@ -22,8 +22,8 @@ struct KernelCase {
   double flops = 0;
   /// Standard deviations of buffers that are not 1.
   std::vector<std::pair<std::string, float>> sigmas = {};
-  /// The values of the buffer of that name.
-  std::vector<int32_t> documents = {};
+  /// The values of buffers of integers, by name.
+  std::vector<std::pair<std::string, std::vector<int32_t>>> integers = {};
 };
 
 /// Every row, at the shapes of the Llama-8B MLP block.

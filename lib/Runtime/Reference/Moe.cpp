@@ -20,16 +20,17 @@ void router_topk(const router_topk_params &p, void *const *buffers) {
   auto *ids = static_cast<int32_t *>(buffers[b::ids]);
   auto *probs = static_cast<float *>(buffers[b::probs]);
   auto *scores = static_cast<float *>(buffers[b::scores]);
-  std::vector<float> logits(p.experts);
+  std::vector<float> logits(p.experts), groupKeys(p.groups);
   for (int64_t t = 0; t < p.tokens; ++t) {
     for (int64_t e = 0; e < p.experts; ++e)
       logits[e] = load(buffers[b::logits], t * p.experts + e, p.type);
-    math::routerScores(logits.data(), p.experts, p.score,
-                       scores + t * p.experts);
-    const math::RouterChoice choice(scores + t * p.experts, bias, p.experts,
-                                    p.groups, p.chosen_groups);
-    math::routerChoose(choice, scores + t * p.experts, p.k, p.normalize != 0,
-                       ids + t * p.k, probs + t * p.k);
+    float *row = scores + t * p.experts;
+    constexpr math::OneLane lane;
+    math::routerScores(lane, logits.data(), p.experts, p.score, row);
+    const math::RouterChoice choice(lane, row, bias, p.experts, p.groups,
+                                    p.chosen_groups, groupKeys.data());
+    math::routerChoose(lane, choice, row, p.k, p.normalize != 0, ids + t * p.k,
+                       probs + t * p.k);
   }
 }
 

@@ -273,6 +273,44 @@ std::vector<float> someUsed() {
   return used;
 }
 
+/// Routes `ids`, of which those of tokens whose `used` is 0 count for nothing,
+/// and compares with a walk over the entries for each expert.
+void checkRouting(Device &device, const std::vector<int32_t> &ids,
+                  const std::vector<float> *used, int64_t choices,
+                  int64_t experts, int64_t rows, int64_t alignment,
+                  int64_t capacity) {
+  const auto tokens = static_cast<int64_t>(ids.size()) / choices;
+  auto exists = [&](size_t entry) {
+    return !used || (*used)[entry / choices] != 0;
+  };
+  std::vector<int32_t> sizes(experts), rowOf(ids.size()), entryOf(rows),
+      dropped(1);
+  device.run(TE_PLAN(moe_route, tokens, choices, experts, rows, alignment,
+                     capacity, 0),
+             {in(ids), used ? in(*used) : none(), out(sizes), out(rowOf),
+              out(entryOf), out(dropped)});
+  std::vector<int32_t> wantedRow(ids.size(), -1), wantedEntry(rows, -1);
+  int64_t start = 0, taken = 0;
+  for (int32_t g = 0; g < experts; ++g) {
+    int64_t place = start;
+    for (size_t i = 0; i < ids.size(); ++i)
+      if (ids[i] == g && exists(i) && place < rows &&
+          (capacity == 0 || place - start < capacity)) {
+        wantedRow[i] = static_cast<int32_t>(place);
+        wantedEntry[place++] = static_cast<int32_t>(i);
+      }
+    EXPECT_EQ(sizes[g], place - start);
+    taken += place - start;
+    start += (place - start + alignment - 1) / alignment * alignment;
+  }
+  EXPECT_EQ(rowOf, wantedRow);
+  EXPECT_EQ(entryOf, wantedEntry);
+  int64_t all = 0;
+  for (size_t i = 0; i < ids.size(); ++i)
+    all += exists(i);
+  EXPECT_EQ(dropped[0], all - taken);
+}
+
 TEST_P(Moe, RoutingGivesEveryEntryItsRow) {
   const std::vector<float> used = someUsed();
   for (auto [seed, masked] :
@@ -280,40 +318,28 @@ TEST_P(Moe, RoutingGivesEveryEntryItsRow) {
     for (int64_t alignment : {1, 16})
       for (int64_t capacity : {0, 4})
         for (int64_t rows : {kTokens * kChoices + kExperts * 16, int64_t{64}}) {
-          rows = rows / alignment * alignment;
           std::vector<int32_t> ids = someIds(seed);
           ids[3] = -1, ids[7] = kExperts;
-          auto exists = [&, masked = masked](size_t entry) {
-            return !masked || used[entry / kChoices] != 0;
-          };
-          std::vector<int32_t> sizes(kExperts), rowOf(ids.size()),
-              entryOf(rows), dropped(1);
-          device().run(TE_PLAN(moe_route, kTokens, kChoices, kExperts, rows,
-                               alignment, capacity, 0),
-                       {in(ids), masked ? in(used) : none(), out(sizes),
-                        out(rowOf), out(entryOf), out(dropped)});
-          // A walk over the entries for each expert.
-          std::vector<int32_t> wantedRow(ids.size(), -1), wantedEntry(rows, -1);
-          int64_t start = 0, taken = 0;
-          for (int32_t g = 0; g < kExperts; ++g) {
-            int64_t place = start;
-            for (size_t i = 0; i < ids.size(); ++i)
-              if (ids[i] == g && exists(i) && place < rows &&
-                  (capacity == 0 || place - start < capacity)) {
-                wantedRow[i] = static_cast<int32_t>(place);
-                wantedEntry[place++] = static_cast<int32_t>(i);
-              }
-            EXPECT_EQ(sizes[g], place - start);
-            taken += place - start;
-            start += (place - start + alignment - 1) / alignment * alignment;
-          }
-          EXPECT_EQ(rowOf, wantedRow);
-          EXPECT_EQ(entryOf, wantedEntry);
-          int64_t all = 0;
-          for (size_t i = 0; i < ids.size(); ++i)
-            all += exists(i);
-          EXPECT_EQ(dropped[0], all - taken);
+          checkRouting(device(), ids, masked ? &used : nullptr, kChoices,
+                       kExperts, rows / alignment * alignment, alignment,
+                       capacity);
         }
+}
+
+// More entries than one block of a GPU has, and the last block has few.
+TEST_P(Moe, RoutingOfManyEntriesKeepsTheirOrder) {
+  constexpr int64_t kMany = 3203, kFew = 5;
+  std::vector<int32_t> ids;
+  std::vector<float> used;
+  for (int64_t i = 0; i < 2 * kMany; ++i)
+    ids.push_back(static_cast<int32_t>(i * i % 13 % (kFew + 1)));
+  for (int64_t t = 0; t < kMany; ++t)
+    used.push_back(t % 1000 < 900 ? 1.0f : 0.0f);
+  for (int64_t rows : {6512, 3008})
+    for (int64_t capacity : {0, 700}) {
+      checkRouting(device(), ids, nullptr, 2, kFew, rows, 16, capacity);
+      checkRouting(device(), ids, &used, 2, kFew, rows, 16, capacity);
+    }
 }
 
 // Groups of a fixed size, including an expert without entries and one with all

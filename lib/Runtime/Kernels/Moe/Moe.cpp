@@ -1,7 +1,8 @@
 //===- Moe.cpp - plans of the kernels that route tokens -------------------===//
 //
-// One block does the routing, so its time grows with the number of entries. All
-// other kernels have a block or a warp for each token or entry, or a few rows.
+// Routing takes two kernels of some blocks, which have a part of the entries
+// each. All other kernels have a block or a warp for each token or entry, or a
+// few rows.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,20 +24,19 @@ Status find(const CudaDevice &device, const char *kernel, int32_t type,
   return setGrid(blocks, config);
 }
 
-/// A kernel of the router, whose blocks stage rows of so many tables if these
-/// fit in shared memory.
+/// A kernel of the router, whose blocks stage `floats` numbers of each of their
+/// tokens if these fit in shared memory.
 template <typename Params>
 Status findRouter(const CudaDevice &device, const char *kernel,
-                  const Params &params, int64_t tables, LaunchConfig *config,
-                  bool *staged) {
-  *staged = params.experts <= kMostRouteSharedBytes &&
-            routerSharedBytes(params.experts, tables) <= kMostRouteSharedBytes;
-  const int64_t bytes = *staged ? routerSharedBytes(params.experts, tables) : 0;
+                  const Params &params, int64_t tokens, int64_t floats,
+                  LaunchConfig *config, bool *staged) {
+  const int64_t most = kMostMoeSharedBytes / (tokens * int64_t{sizeof(float)});
+  *staged = floats <= most;
   TE_RT_RETURN_IF_FAILED(config->find(
       device, std::string(kernel) + "_" + inputTypeName(params.type),
-      static_cast<int>(bytes)));
+      *staged ? static_cast<int>(floats * tokens * sizeof(float)) : 0));
   config->block = kRouterBlock;
-  return setGrid(ceilDiv(params.tokens, kRouterTokens), config);
+  return setGrid(ceilDiv(params.tokens, tokens), config);
 }
 
 } // namespace
@@ -47,8 +47,9 @@ Status plan_router_topk(const CudaDevice &device,
   namespace b = router_topk_buffers;
   LaunchConfig config;
   bool staged = false;
-  TE_RT_RETURN_IF_FAILED(
-      findRouter(device, "te_router_topk", params, 1, &config, &staged));
+  TE_RT_RETURN_IF_FAILED(findRouter(
+      device, "te_router_topk", params, kRouterTokens,
+      routerStride(params.experts) + params.groups, &config, &staged));
   *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
     return launch(
         config,
@@ -67,8 +68,9 @@ Status plan_router_topk_backward(const CudaDevice &device,
   namespace b = router_topk_backward_buffers;
   LaunchConfig config;
   bool staged = false;
-  TE_RT_RETURN_IF_FAILED(findRouter(device, "te_router_topk_backward", params,
-                                    2, &config, &staged));
+  TE_RT_RETURN_IF_FAILED(
+      findRouter(device, "te_router_topk_backward", params, kRouterGradients,
+                 2 * routerStride(params.experts), &config, &staged));
   *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
     return launch(config,
                   RouterBackwardArgs{as<const float>(buffers[b::dprobs]),
@@ -86,39 +88,51 @@ Status plan_moe_route(const CudaDevice &device, const moe_route_params &params,
                       std::unique_ptr<Plan> *plan) {
   namespace b = moe_route_buffers;
   // Shared memory for the counts limits the number of warps.
-  const int64_t segments = std::min<int64_t>(
-      (kMostRouteSharedBytes / 4 - 1) / params.groups - 1, kMoeRouteBlock / 32);
-  if (segments < 1)
+  const int64_t warps = std::min<int64_t>(
+      (kMostMoeSharedBytes / 4 - 1) / params.groups - 2, kMoeBlock / 32);
+  if (warps < 1)
     return {TE_RT_UNSUPPORTED,
             "moe_route: expected at most " + std::to_string(kMostRouteGroups) +
                 " 'groups', but got " + std::to_string(params.groups)};
-  LaunchConfig config;
-  TE_RT_RETURN_IF_FAILED(
-      config.find(device, "te_moe_route",
-                  static_cast<int>(routeSharedBytes(params.groups, segments))));
-  config.block = kMoeRouteBlock;
-  *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
-    MoeRouteArgs args{};
-    args.ids = as<const int32_t>(buffers[b::ids]);
-    args.used = as<const float>(buffers[b::used]);
-    args.sizes = as<int32_t>(buffers[b::group_sizes]);
-    args.rowOf = as<int32_t>(buffers[b::row_of]);
-    args.entryOf = as<int32_t>(buffers[b::entry_of]);
-    args.dropped = as<int32_t>(buffers[b::dropped]);
-    args.entries = params.tokens * params.k;
-    args.k = params.k;
-    args.groups = params.groups;
-    args.rows = params.rows;
-    args.alignment = params.alignment;
-    args.capacity = params.capacity;
-    args.segments = static_cast<uint32_t>(segments);
-    args.padded = params.padded;
+  MoeRouteArgs args{};
+  args.entries = params.tokens * params.k;
+  args.k = params.k;
+  args.groups = params.groups;
+  args.rows = params.rows;
+  args.alignment = params.alignment;
+  args.capacity = params.capacity;
+  args.segment = std::max<int64_t>(
+      roundUp(ceilDiv(args.entries, kMostRouteBlocks * warps), kRouteBatch),
+      kRouteBatch);
+  args.warps = static_cast<uint32_t>(warps);
+  args.blocks = static_cast<uint32_t>(
+      std::max<int64_t>(ceilDiv(args.entries, args.segment * warps), 1));
+  args.padded = params.padded;
+  LaunchConfig count, place;
+  for (auto [config, name] : {std::pair(&count, "te_moe_route_count"),
+                              std::pair(&place, "te_moe_route_place")}) {
     TE_RT_RETURN_IF_FAILED(
-        launch.fill(args.rowOf, 0xff, args.entries * int64_t{sizeof(int32_t)}));
-    TE_RT_RETURN_IF_FAILED(
-        launch.fill(args.entryOf, 0xff, args.rows * int64_t{sizeof(int32_t)}));
-    return launch(config, args);
-  });
+        config->find(device, name,
+                     static_cast<int>(routeSharedBytes(params.groups, warps))));
+    config->block = static_cast<unsigned>(32 * warps);
+    config->gridX = args.blocks;
+  }
+  const int64_t bytes =
+      args.blocks * (params.groups + 1) * int64_t{sizeof(uint32_t)};
+  *plan = makeWorkspacePlan(
+      device, bytes,
+      [=](Launcher launch, void *const *buffers, void *workspace) {
+        MoeRouteArgs given = args;
+        given.ids = as<const int32_t>(buffers[b::ids]);
+        given.used = as<const float>(buffers[b::used]);
+        given.sizes = as<int32_t>(buffers[b::group_sizes]);
+        given.rowOf = as<int32_t>(buffers[b::row_of]);
+        given.entryOf = as<int32_t>(buffers[b::entry_of]);
+        given.dropped = as<int32_t>(buffers[b::dropped]);
+        given.counts = as<uint32_t>(workspace);
+        TE_RT_RETURN_IF_FAILED(launch(count, given));
+        return launch(place, given);
+      });
   return Status::ok();
 }
 

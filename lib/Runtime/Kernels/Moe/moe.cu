@@ -1,9 +1,9 @@
 //===- moe.cu - routing of tokens to experts ------------------------------===//
 //
-// te_router_topk_<type>, te_router_topk_backward_<type>, te_moe_route,
-// te_moe_{permute,prob_grad,unpermute}_<type>. Each result has one owner and a
-// fixed order of summation, and nothing is added with atomics, so the bits are
-// the same every time.
+// te_router_topk_<type>, te_router_topk_backward_<type>,
+// te_moe_route_{count,place}, te_moe_{permute,prob_grad,unpermute}_<type>. Each
+// result has one owner and a fixed order of summation, and nothing is added
+// with atomics, so the bits are the same every time.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,46 +26,83 @@ __device__ __forceinline__ float at(const void *x, int64_t i) {
 
 /// The tokens of a block of the router. Shared memory has a table with a row
 /// for each of them.
-class RouterTokens {
+template <int kTokens> class RouterTokens {
 public:
   __device__ __forceinline__ RouterTokens(int64_t tokens, int64_t experts)
-      : first(blockIdx.x * int64_t{kRouterTokens}), experts(experts),
+      : first(blockIdx.x * int64_t{kTokens}), experts(experts),
         stride(routerStride(experts)),
-        count(min(tokens - first, int64_t{kRouterTokens})) {}
+        count(static_cast<int>(min(tokens - first, int64_t{kTokens}))) {}
 
-  /// Whether this thread has a token, and which.
-  __device__ __forceinline__ bool has() const { return threadIdx.x < count; }
-  __device__ __forceinline__ int64_t token() const {
-    return first + threadIdx.x;
-  }
-  __device__ __forceinline__ float *row(float *table) const {
-    return table + threadIdx.x * stride;
+  __device__ __forceinline__ float *row(float *table, int i) const {
+    return table + i * stride;
   }
   __device__ __forceinline__ float *tableAfter(float *table) const {
-    return table + kRouterTokens * stride;
+    return table + kTokens * stride;
   }
   /// Calls visit(place in a table, index in [tokens, experts]) for all
   /// elements.
   template <typename Visit>
   __device__ __forceinline__ void forElements(Visit visit) const {
-    for (int64_t row = threadIdx.x / 32; row < count; row += kRouterBlock / 32)
+    for (int row = static_cast<int>(threadIdx.x) / 32; row < count;
+         row += kRouterBlock / 32)
 #pragma unroll 4
       for (int64_t e = threadIdx.x % 32; e < experts; e += 32)
         visit(row * stride + e, (first + row) * experts + e);
   }
 
-private:
-  int64_t first, experts, stride, count;
+  int64_t first, experts, stride;
+  int count;
 };
 
-/// A thread routes a token, whose logits become scores.
-__device__ __forceinline__ void routeToken(const RouterArgs &args, int64_t t,
-                                           float *scores) {
-  math::routerScores(scores, args.experts, args.score, scores);
-  const math::RouterChoice choice(scores, args.bias, args.experts, args.groups,
-                                  args.chosenGroups);
-  math::routerChoose(choice, scores, args.k, args.normalize,
-                     args.ids + t * args.k, args.probs + t * args.k);
+/// The lanes of a warp.
+struct WarpLanes {
+  static constexpr int64_t count = 32;
+  int64_t lane = threadIdx.x % 32;
+
+  __device__ __forceinline__ void sync() const { __syncwarp(); }
+  __device__ __forceinline__ float max(float own) const {
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2) {
+      const float other = __shfl_xor_sync(~0u, own, distance);
+      own = other > own ? other : own;
+    }
+    return own;
+  }
+  __device__ __forceinline__ int64_t best(float key, int64_t expert) const {
+    const uint32_t rank = expert < 0 ? 0 : rankOf(key);
+    const uint32_t most = __reduce_max_sync(~0u, rank);
+    if (most == 0)
+      return -1;
+    const uint32_t own = rank == most ? static_cast<uint32_t>(expert) : ~0u;
+    return ~__reduce_max_sync(~0u, ~own);
+  }
+
+private:
+  /// Larger for keys that are chosen before; never 0, and the same for all
+  /// NaNs. Scores are not negative, so no key is -0.
+  __device__ __forceinline__ static uint32_t rankOf(float key) {
+    const uint32_t bits = __float_as_uint(key);
+    return key != key ? 1 : bits >> 31 ? ~bits : bits | 1u << 31;
+  }
+};
+
+/// The warps of a block route the tokens whose logits are in `rows`, which
+/// become scores.
+__device__ __forceinline__ void
+routeTokens(const RouterArgs &args, const RouterTokens<kRouterTokens> &tokens,
+            float *rows, int64_t stride, float *groupKeys) {
+  const WarpLanes lanes;
+  for (int i = static_cast<int>(threadIdx.x) / 32; i < tokens.count;
+       i += kRouterBlock / 32) {
+    const int64_t t = tokens.first + i;
+    float *scores = rows + i * stride;
+    math::routerScores(lanes, scores, args.experts, args.score, scores);
+    const math::RouterChoice choice(
+        lanes, scores, args.bias, args.experts, args.groups, args.chosenGroups,
+        groupKeys ? groupKeys + i * args.groups : nullptr);
+    math::routerChoose(lanes, choice, scores, args.k, args.normalize,
+                       args.ids + t * args.k, args.probs + t * args.k);
+  }
 }
 
 /// Logits, as f32, become scores in shared memory or, if rows are too long, in
@@ -73,40 +110,40 @@ __device__ __forceinline__ void routeToken(const RouterArgs &args, int64_t t,
 template <typename T>
 __device__ __forceinline__ void router(const RouterArgs &args) {
   auto *table = reinterpret_cast<float *>(dynamicShared);
-  const RouterTokens tokens(args.tokens, args.experts);
+  const RouterTokens<kRouterTokens> tokens(args.tokens, args.experts);
   tokens.forElements([&](int64_t place, int64_t i) {
     (args.staged ? table[place] : args.scores[i]) = at<T>(args.logits, i);
   });
   __syncthreads();
-  if (tokens.has())
-    routeToken(args, tokens.token(),
-               args.staged ? tokens.row(table)
-                           : args.scores + tokens.token() * args.experts);
+  if (!args.staged)
+    return routeTokens(args, tokens, args.scores + tokens.first * args.experts,
+                       args.experts, nullptr);
+  routeTokens(args, tokens, table, tokens.stride, tokens.tableAfter(table));
   __syncthreads();
-  if (args.staged)
-    tokens.forElements(
-        [&](int64_t place, int64_t i) { args.scores[i] = table[place]; });
+  tokens.forElements(
+      [&](int64_t place, int64_t i) { args.scores[i] = table[place]; });
 }
 
+/// A thread computes the gradient of a token.
 template <typename T>
 __device__ __forceinline__ void routerBackward(const RouterBackwardArgs &args) {
   auto *table = reinterpret_cast<float *>(dynamicShared);
-  const RouterTokens tokens(args.tokens, args.experts);
+  const RouterTokens<kRouterGradients> tokens(args.tokens, args.experts);
   float *gradients = tokens.tableAfter(table);
   if (args.staged)
     tokens.forElements(
         [&](int64_t place, int64_t i) { table[place] = args.scores[i]; });
   __syncthreads();
-  if (tokens.has()) {
-    const int64_t t = tokens.token(), slot = t * args.k;
+  if (const auto i = static_cast<int>(threadIdx.x); i < tokens.count) {
+    const int64_t t = tokens.first + i, slot = t * args.k;
     const int64_t row = t * args.experts;
     const math::RouterGrad grad(
         args.dprobs + slot, args.ids + slot, args.probs + slot,
-        args.staged ? tokens.row(table) : args.scores + row, args.experts,
+        args.staged ? tokens.row(table, i) : args.scores + row, args.experts,
         args.k, args.score, args.normalize);
     grad.dlogits([&](int64_t e, float gradient) {
       if (args.staged)
-        tokens.row(gradients)[e] = gradient;
+        tokens.row(gradients, i)[e] = gradient;
       else
         static_cast<T *>(args.dlogits)[row + e] = fromFloat<T>(gradient);
     });
@@ -123,6 +160,20 @@ __device__ __forceinline__ bool areRuns(const void *x, const void *y,
                                         int64_t cols) {
   return cols % 8 == 0 && reinterpret_cast<uintptr_t>(x) % 16 == 0 &&
          reinterpret_cast<uintptr_t>(y) % 16 == 0;
+}
+
+/// Stores a run that is not read soon: x, whose rows are read k times, stays in
+/// L2 then.
+template <typename T, int N>
+__device__ __forceinline__ void storeStreaming(const Run<T, N> &run, T *to) {
+  if constexpr (N == 1)
+    run.store(to);
+  else
+#pragma unroll
+    for (int w = 0; w < N * static_cast<int>(sizeof(T)) / 4; w += 4)
+      __stcs(reinterpret_cast<uint4 *>(to) + w / 4,
+             make_uint4(run.words[w], run.words[w + 1], run.words[w + 2],
+                        run.words[w + 3]));
 }
 
 /// A block copies some rows, whose loads are in flight together.
@@ -157,8 +208,8 @@ __device__ __forceinline__ void permuteRuns(const MoePermuteArgs &args) {
             value = value * prob[r];
       }
       if (first + r < args.rows)
-        Run<T, N>::pack(values).store(static_cast<T *>(args.y) +
-                                      (first + r) * args.cols + c);
+        storeStreaming(Run<T, N>::pack(values),
+                       static_cast<T *>(args.y) + (first + r) * args.cols + c);
     }
   }
 }
@@ -260,9 +311,13 @@ TE_MOE_ALL(f32, float)
 TE_MOE_ALL(bf16, bf16)
 TE_MOE_ALL(f16, f16)
 
-extern "C" __global__ void __launch_bounds__(kMoeRouteBlock)
-    te_moe_route(const __grid_constant__ MoeRouteArgs args) {
-  route(args, reinterpret_cast<uint32_t *>(dynamicShared));
-}
+#define TE_MOE_ROUTE(name, body)                                               \
+  extern "C" __global__ void __launch_bounds__(kMoeBlock)                      \
+      te_moe_route_##name(const __grid_constant__ MoeRouteArgs args) {         \
+    body(args, blockIdx.x, reinterpret_cast<uint32_t *>(dynamicShared));       \
+  }
+
+TE_MOE_ROUTE(count, countEntries)
+TE_MOE_ROUTE(place, placeEntries)
 
 } // namespace te::rt::cuda

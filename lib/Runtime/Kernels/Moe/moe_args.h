@@ -35,12 +35,15 @@ struct MoeRouteArgs {
   const int32_t *ids; // [entries]
   const float *used;  // [entries / k] or null
   int32_t *sizes;     // [groups]
-  int32_t *rowOf;     // [entries], all bits set before
-  int32_t *entryOf;   // [rows], all bits set before
+  int32_t *rowOf;     // [entries]
+  int32_t *entryOf;   // [rows]
   int32_t *dropped;   // [1]
+  uint32_t *counts;   // [blocks, groups + 1]: entries of each group, and those
+                      // of tokens that are not used
   int64_t entries, k, groups, rows, alignment, capacity;
-  uint32_t segments; // of the entries, one to a warp
-  int32_t padded;    // every group has `capacity` rows
+  int64_t segment; // entries of a warp, a multiple of kRouteBatch
+  uint32_t blocks, warps;
+  int32_t padded; // every group has `capacity` rows
 };
 
 struct MoePermuteArgs {
@@ -68,29 +71,28 @@ struct MoeUnpermuteArgs {
 };
 
 inline constexpr int kMoeBlock = 256;
-/// Threads of a block of the router, and its tokens: few, so that some thousand
-/// tokens occupy all multiprocessors.
-inline constexpr int kRouterBlock = 128, kRouterTokens = 32;
+/// Threads of a block of the router.
+inline constexpr int kRouterBlock = 128;
+/// Tokens of a block: few, so that some thousand tokens occupy all
+/// multiprocessors. Forward, a warp has a token at a time; backward, a thread.
+inline constexpr int kRouterTokens = 8, kRouterGradients = 32;
 /// Floats between the rows of two tokens in shared memory: odd, so that the
 /// threads of a warp read different banks.
 TE_HOST_DEVICE int64_t routerStride(int64_t experts) { return experts | 1; }
-/// Dynamic shared memory of such a block for rows of so many tables.
-inline int64_t routerSharedBytes(int64_t experts, int64_t tables) {
-  return tables * kRouterTokens * routerStride(experts) * 4;
-}
 /// Rows of a block of moe_permute.
 inline constexpr int kPermutedRows = 4;
-/// Threads of the one block that routes.
-inline constexpr int kMoeRouteBlock = 1024;
-/// Dynamic shared memory of that block: how many entries are of tokens that are
-/// not used, the start of each group, and the number of its entries in each
-/// segment.
-constexpr int64_t routeSharedBytes(int64_t groups, int64_t segments) {
-  return (1 + (segments + 1) * groups) * 4;
+/// Entries that a warp loads at a time. The segment of a warp is a multiple.
+inline constexpr int kRouteBatch = 256;
+/// The most blocks that route: each of them reads the counts of all.
+inline constexpr int kMostRouteBlocks = 64;
+/// Dynamic shared memory of such a block: the start and the size of each group,
+/// the number of its entries in each warp's segment, and one more number.
+constexpr int64_t routeSharedBytes(int64_t groups, int64_t warps) {
+  return ((warps + 2) * groups + 1) * 4;
 }
-inline constexpr int64_t kMostRouteSharedBytes = 227 * 1024;
-/// The groups for which there is one segment.
-inline constexpr int64_t kMostRouteGroups = (kMostRouteSharedBytes / 4 - 1) / 2;
+inline constexpr int64_t kMostMoeSharedBytes = 227 * 1024;
+/// The groups for which there is one warp.
+inline constexpr int64_t kMostRouteGroups = (kMostMoeSharedBytes / 4 - 1) / 3;
 
 } // namespace te::rt::cuda
 

@@ -1,13 +1,14 @@
-//===- MoeRouteTest.cpp - the kernel that routes, on the host -------------===//
+//===- MoeRouteTest.cpp - the kernels that route, on the host -------------===//
 //
-// Tests route.cuh with a block of a few warps (HostWarp.h) against a loop over
-// the entries of each group: with a capacity, with fewer rows than entries, and
-// with entries without a valid group.
+// Tests route.cuh with blocks of a few warps (HostWarp.h), one after the other,
+// against a loop over the entries of each group: with a capacity, with fewer
+// rows than entries, and with entries without a valid group.
 //
 //===----------------------------------------------------------------------===//
 
 #include "HostWarp.h"
 
+#include "Core/Kernels.h"
 #include "Kernels/Moe/route.cuh"
 
 #include <gtest/gtest.h>
@@ -19,7 +20,7 @@ using namespace te::rt::cuda;
 
 namespace {
 
-/// What a block of three warps writes.
+/// What blocks of two warps write.
 struct Routed {
   std::vector<int32_t> sizes, rowOf, entryOf, dropped;
 };
@@ -28,28 +29,37 @@ struct Routed {
 Routed routed(const std::vector<int32_t> &ids, int64_t groups, int64_t rows,
               int64_t capacity, int64_t alignment, int32_t padded,
               const std::vector<float> &used = {}) {
-  constexpr unsigned kWarps = 3, kSegments = 2;
+  constexpr unsigned kWarps = 2;
   const auto entries = static_cast<int64_t>(ids.size());
+  const int64_t blocks =
+      std::max<int64_t>(ceilDiv(entries, kRouteBatch * kWarps), 1);
   Routed out{std::vector<int32_t>(groups, -7),
-             std::vector<int32_t>(entries, -1), std::vector<int32_t>(rows, -1),
+             std::vector<int32_t>(entries, -7), std::vector<int32_t>(rows, -7),
              std::vector<int32_t>(1, -7)};
-  std::vector<uint32_t> shared(routeSharedBytes(groups, kSegments) / 4,
-                               0xcdcdcdcd);
+  std::vector<uint32_t> counts(blocks * (groups + 1), 0xcdcdcdcd);
   const MoeRouteArgs args = {.ids = ids.data(),
                              .used = used.empty() ? nullptr : used.data(),
                              .sizes = out.sizes.data(),
                              .rowOf = out.rowOf.data(),
                              .entryOf = out.entryOf.data(),
                              .dropped = out.dropped.data(),
+                             .counts = counts.data(),
                              .entries = entries,
                              .k = 1,
                              .groups = groups,
                              .rows = rows,
                              .alignment = alignment,
                              .capacity = capacity,
-                             .segments = kSegments,
+                             .segment = kRouteBatch,
+                             .blocks = static_cast<uint32_t>(blocks),
+                             .warps = kWarps,
                              .padded = padded};
-  te::test::runBlock(kWarps, [&] { route(args, shared.data()); });
+  for (auto kernel : {countEntries, placeEntries})
+    for (uint32_t block = 0; block < args.blocks; ++block) {
+      std::vector<uint32_t> shared(routeSharedBytes(groups, kWarps) / 4,
+                                   0xcdcdcdcd);
+      te::test::runBlock(kWarps, [&] { kernel(args, block, shared.data()); });
+    }
   return out;
 }
 

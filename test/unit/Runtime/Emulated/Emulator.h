@@ -166,6 +166,7 @@ template <typename T> uint32_t __match_any_sync(uint32_t mask, T value) {
       equal |= uint32_t{values[other] == values[te::emulated::lane()]} << other;
   return equal;
 }
+template <typename T> void __stcs(T *to, T value) { *to = value; }
 template <typename T> T __reduce_max_sync(uint32_t mask, T value) {
   return te::emulated::reduce("__reduce_max_sync", mask, value,
                               [](T a, T b) { return a < b ? b : a; });
