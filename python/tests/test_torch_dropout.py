@@ -170,3 +170,38 @@ def test_attention_whose_weights_are_all_zero_stays_in_pytorch():
     compiled = te_mlir.torch.jit(function)
     with pytest.warns(UserWarning, match="its dropout sets all weights to zero"):
         assert torch.allclose(compiled(X), layer.bias.expand(2, 33, 64))
+
+
+class Masked(nn.Module):
+    """Attention with a mask; between two dropouts, or with one that PyTorch computes before the mask is known."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.kind, self.qkv, self.out = kind, nn.Linear(64, 192), nn.Linear(64, 64)
+
+    def forward(self, x, ids):
+        if self.kind == "input":
+            x = F.dropout(x, 0.3)
+        qkv = self.qkv(x)
+        if self.kind == "between":
+            # This ends a part.
+            qkv = torch.atan(qkv) + torch.rand_like(qkv)
+        q, k, v = (t.unflatten(2, (4, 16)).transpose(1, 2) for t in qkv.chunk(3, -1))
+        y = F.scaled_dot_product_attention(q, k, v, ids[:, None, :, None] == ids[:, None, None, :])
+        return F.dropout(self.out(y.transpose(1, 2).flatten(2)), 0.2)
+
+
+@pytest.mark.parametrize("kind", ["compiled", "input", "between"])
+def test_a_call_that_begins_again_draws_once(kind):
+    """The masks of the calls are open, documents, and of another kind, so that the second and the third begin again."""
+    compiled = te_mlir.torch.jit(Masked(kind))
+    place = torch.arange(33)
+    for ids in (torch.zeros(2, 33), torch.stack((place // 11, place // 5)), torch.stack((place % 2, place % 3))):
+        found = []
+        for _ in range(2):
+            torch.manual_seed(3)
+            before = compiled.te.calls.all
+            found.append((compiled(X, ids).detach(), torch.get_rng_state()))
+            assert compiled.te.calls.all == before + 1
+        (first, state), (again, wanted) = found
+        assert torch.equal(state, wanted) and torch.equal(first, again)

@@ -95,17 +95,22 @@ class Graph:
         return self.parts[0].region if self.parts else None
 
     def __call__(self, *tensors: torch.Tensor) -> Any:
-        built = self.built
         self.calls.all += 1
+        return self._run(tensors)
+
+    def _run(self, tensors: Sequence[torch.Tensor]) -> Any:
+        built = self.built
         if built is None:
             if self.reasons != [NO_LAYER]:
                 self.calls.leave(self.reasons[0])
             return self.module(*tensors)
+        states = built.generators.states()
         try:
             return built.run(tensors)
         except OtherMask as found:
             self._import_again(found, tensors)
-        return self(*tensors)
+        built.generators.restore(states)
+        return self._run(tensors)
 
     def _import_again(self, found: OtherMask, tensors: Sequence[torch.Tensor]) -> None:
         """Imports the graph again for other masks; with strict, it is an error if nodes stay in PyTorch because of them."""

@@ -7,11 +7,14 @@ again. Compiled code zeroes other elements than PyTorch would.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from typing import Any
 
 import torch
 from torch.fx import Graph, Node
+from torch.utils._pytree import tree_leaves
+
+from te_mlir.torch.effects import is_random
 
 #: The range of the numbers of a state.
 _RANGE = -(2**31), 2**31
@@ -58,6 +61,30 @@ def take_back(graph: Graph, compiled: Set[Node]) -> None:
         node.target, node.args = DRAWN[node.target], tuple(arguments)
         if not state.users:
             graph.erase_node(state)
+
+
+class Generators:
+    """PyTorch's generators that nodes draw from, so that a call can be started again with the same numbers."""
+
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        drawn = [node.meta.get("val") for node in nodes if is_random(node)]
+        devices = {value.device for value in tree_leaves(drawn) if isinstance(value, torch.Tensor)}
+        self._gpus = sorted(device.index or 0 for device in devices if device.type == "cuda")
+        self._uses_host = any(device.type == "cpu" for device in devices)
+
+    def states(self) -> tuple[torch.Tensor | None, list[torch.Tensor]]:
+        """Their states, for `restore`. While a CUDA graph is captured, those of GPUs cannot be read, and are left out."""
+        host = torch.get_rng_state() if self._uses_host else None
+        if not self._gpus or torch.cuda.is_current_stream_capturing():
+            return host, []
+        return host, [torch.cuda.get_rng_state(index) for index in self._gpus]
+
+    def restore(self, states: tuple[torch.Tensor | None, list[torch.Tensor]]) -> None:
+        host, gpus = states
+        if host is not None:
+            torch.set_rng_state(host)
+        for index, state in zip(self._gpus, gpus):
+            torch.cuda.set_rng_state(state, index)
 
 
 def _draws(node: Node) -> bool:

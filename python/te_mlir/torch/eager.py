@@ -122,7 +122,7 @@ class Feeder:
         self._parts = [m for m in self.made if m[1].part is not None]
         #: Masks and tables in `made`. If a call has others than its graph, the call is started again, so they are checked
         #: before anything runs.
-        self._compared = [m for m in self.made if m[1].key.split("_")[0] in COMPARED]
+        self.compared = [m for m in self.made if m[1].key.split("_")[0] in COMPARED]
         self._seen: set[int] = set()
 
     def owners(self, tensors: Sequence[torch.Tensor]) -> dict[int, torch.Tensor]:
@@ -131,7 +131,7 @@ class Feeder:
 
     def look(self, tensors: Sequence[torch.Tensor], renewed: bool, values: dict[Node, torch.Tensor]) -> None:
         """Checks masks, and tables of rotations, that are available before the first region; raises OtherMask."""
-        for index, feed, source, kept in self._compared:
+        for index, feed, source, kept in self.compared:
             if (source >= 0 or feed.node in values) and (not kept or renewed or index not in self._held):
                 assert feed.make is not None
                 with torch.no_grad():

@@ -147,7 +147,7 @@ class Effects:
         places, switch = _HIDDEN_WRITES.get(target._schema.name.removeprefix("aten::"), ((), 0))
         if places and node.args[switch]:
             written |= set().union(*(self.own(n) for i in places for n in _nodes(node.args[i])), set())
-        if _is_random(node):
+        if is_random(node):
             written.add(RANDOM)
         return written
 
@@ -199,7 +199,8 @@ def _nodes(value: Any) -> list[Node]:
     return found
 
 
-def _is_random(node: Node) -> bool:
+def is_random(node: Node) -> bool:
+    """Whether a node draws random numbers."""
     target = node.target
     if not isinstance(target, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in target.tags:
         return False

@@ -85,7 +85,8 @@ class Built:
 
     before: the nodes before the first region that depend on nothing compiled. first: the nodes
     that PyTorch runs next. rest: the nodes that it runs after the last part. repeats: whether a
-    call can be started again. reasons: the gradients of parameters that PyTorch computes.
+    call can be started again. generators: those that a call which may be started again draws from.
+    reasons: the gradients of parameters that PyTorch computes.
     """
 
     before: Before
@@ -93,6 +94,7 @@ class Built:
     parts: list[Part]
     rest: Callable[..., Any]
     repeats: bool
+    generators: dropouts.Generators
     reasons: tuple[str, ...]
 
     def run(self, tensors: Sequence[torch.Tensor]) -> Any:
@@ -144,7 +146,10 @@ def build(captured: Captured, planned: Planned, making: Making, buffers: Sequenc
         nodes = [exit.node for exit in plan.exits]
         parts.append(Part(region, Feeder(flat, own, before), behind, nodes, leaving, plain))
     reasons = tuple(left) if making.options.main_grad else ()
-    return Built(before, first, parts, following[-1].run, not schedule.writes_outside(), reasons)
+    repeats = not schedule.writes_outside()
+    compares = any(part.feeder.compared for part in parts)
+    generators = dropouts.Generators(flat.graph.nodes if repeats and compares else ())
+    return Built(before, first, parts, following[-1].run, repeats, generators, reasons)
 
 
 def _inputs(feeds: Sequence[Feed], cuts: Sequence[Cut], gradients: set[Node]) -> list[Spec]:
