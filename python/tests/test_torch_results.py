@@ -41,6 +41,15 @@ def test_several_results_of_a_node(function):
     compare(Two(function), X)
 
 
+def test_several_results_of_an_empty_batch():
+    """The compiler may compute results without elements anywhere in the step, also behind the start of the backward."""
+    layers = Two(lambda self, x: (self.l1(x), self.l2(self.l1(x)), self.l1(x).softmax(-1)))
+    results = te_mlir.torch.jit(layers, strict=True)(X[:0])
+    assert [result.shape for result in results] == [(0, 32)] * 3
+    sum(result.square().sum() for result in results).backward()
+    assert all(p.grad.shape == p.shape and not p.grad.any() for p in layers.parameters())
+
+
 def test_integer_results_are_listed_and_compute_no_layer_again():
     compiled = te_mlir.torch.jit(Two(hits))
     with pytest.warns(UserWarning, match="aten.argmax"):

@@ -60,8 +60,9 @@ class Places:
             cotangents = [of[f"grad.{signature.outputs[i].name}", False] for i in signature.through]
             used = [arguments[i].first_launch for i in cotangents]
             cut = min((slot for slot in used if slot >= 0), default=end)
-            late = [arguments[i] for i in outputs if arguments[i].last_launch >= cut]
-            names = [argument.name for argument in late if argument.first_launch >= cut]
+            late = [arguments[i] for i in outputs if arguments[i].first_launch >= cut]
+            # A result without elements has nothing to compute.
+            names = [argument.name for argument in late if 0 not in argument.shape]
             if names:
                 raise ArgumentError(f"expected results to be computed before the backward, but {names} are not")
         return Places(
