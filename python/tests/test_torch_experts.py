@@ -302,6 +302,36 @@ def test_rows_that_a_graph_returns():
     assert (mine - theirs).norm() <= 1e-5 * theirs.norm()
 
 
+class Block(nn.Module):
+    """Experts of transformers between two layers."""
+
+    def __init__(self, name="Mixtral"):
+        super().__init__()
+        layer = model_of(name, WHOLE[name][0]).model.layers[0]
+        self.up, self.experts, self.down = nn.Linear(32, 32), layer.mlp, nn.Linear(32, 32)
+
+    def forward(self, x):
+        h = self.up(x)
+        return self.down(h + self.experts(h).tanh()).square().sum()
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("name", ["Mixtral", "Qwen3Moe"])
+@pytest.mark.filterwarnings("ignore:te. parts of a graph stay in PyTorch")
+def test_batches_without_tokens(name, strict):
+    """PyTorch computes the experts. Gradients are zeros, also with strict, and other batches are compiled."""
+    model = Block(name)
+    compiled = te_mlir.torch.jit(model, strict=strict, recipe=te_mlir.HighPrecision())
+    for count in (0, 5, 0, 7):
+        x = torch.randn(count, 3, 32)
+        loss, theirs = trained(model, x)
+        found, mine = trained(compiled, x)
+        assert abs(found - loss) <= 1e-5 * loss and mine.keys() == theirs.keys()
+        for name, gradient in theirs.items():
+            assert (mine[name] - gradient).norm() <= 1e-5 * gradient.norm(), name
+    assert [bool(graph.reasons) for graph in compiled.te.graphs] == [True, False]
+
+
 class Two(nn.Module):
     """Two layers with the same ids, of which one has more experts. The rows, which have no gradient, are grouped before both."""
 

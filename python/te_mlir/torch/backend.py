@@ -67,11 +67,15 @@ class Graph:
         self.built: Built | None = None
         self.ignored: tuple[str, ...] = ()
         self.spelled: tuple[str, ...] = ()
+        #: Whether `reasons` are an error.
+        self.strict = self.making.options.strict
         captured = capture(self.tracing, examples, self.names)
         if isinstance(captured, str):
             self.reasons = [captured]
             return
         self.ignored = captured.ignored
+        # Without rows, layers of experts have nothing to compute.
+        self.strict &= not captured.is_empty
         planned = plan(captured, self.masks)
         self.reasons = list(planned.reasons)
         spelled = [pair for part in planned.regions for pair in part.importer.spelled]
@@ -125,7 +129,7 @@ class Graph:
         self._import(tensors)
         for region in self.regions:
             region.is_first_microbatch = first
-        if self.reasons and self.making.options.strict:
+        if self.reasons and self.strict:
             raise ImportFailure(self.reasons)
         if self.reasons:
             warnings.warn("te: parts of a graph stay in PyTorch:\n  " + "\n  ".join(self.reasons), stacklevel=2)
@@ -288,7 +292,7 @@ class Backend:
         self.graphs.append(graph)
         for region in graph.regions:
             region.is_first_microbatch = self._is_first_microbatch
-        if graph.reasons and self.strict:
+        if graph.reasons and graph.strict:
             raise ImportFailure(graph.reasons)
         if graph.reasons:
             warnings.warn("te: parts of a graph stay in PyTorch:\n  " + "\n  ".join(graph.reasons), stacklevel=2)

@@ -14,7 +14,7 @@ from te_mlir.torch.adapter import imports
 from te_mlir.torch.complexes import as_pairs
 from te_mlir.torch.dropouts import give_states
 from te_mlir.torch.effects import Effects, frozen_nodes, same_tensors, without_plain_writes, written_nodes
-from te_mlir.torch.experts import as_experts, is_product
+from te_mlir.torch.experts import as_experts, is_empty, is_product
 from te_mlir.torch.formulas import is_composed, with_formulas
 from te_mlir.torch.fused import cut_layers
 from te_mlir.torch.indexing import as_lookups
@@ -30,7 +30,7 @@ class Captured:
 
     flat: the graph. names: the names of its arguments. schedule: where each node runs. gradients: the
     nodes that have gradients. devices: the devices of its arguments. ignored: one line for each
-    kind of call that has no effect.
+    kind of call that has no effect. is_empty: whether layers of experts have no rows in this graph.
     """
 
     flat: GraphModule
@@ -39,6 +39,7 @@ class Captured:
     gradients: set[Node]
     devices: frozenset[torch.device]
     ignored: tuple[str, ...]
+    is_empty: bool
 
     @property
     def arguments(self) -> list[Node]:
@@ -93,6 +94,7 @@ def capture(tracing: graphs.Tracing, examples: Sequence[torch.Tensor], names: Se
         passing(flat.graph, gradients, schedule.effects),
         frozenset(example.device for example in examples),
         tuple(ignored(module)),
+        any(map(is_empty, flat.graph.nodes)),
     )
 
 

@@ -34,6 +34,8 @@ from te_mlir.torch.routers import choose
 
 _aten = torch.ops.aten
 
+#: Products of groups of rows.
+PRODUCTS = ("aten._grouped_mm.default", "transformers.grouped_mm_fallback.default")
 #: Ops whose result has a row for each row of their operands, in which no other row matters.
 _OF_ROWS = (
     *("add", "sub", "rsub", "mul", "div", "neg", "abs", "square", "pow", "exp", "clamp", "clamp_min", "clamp_max"),
@@ -65,7 +67,7 @@ def as_experts(graph: Graph, dependent: Set[Node], written: Set[Node]) -> None:
 
 def is_product(node: Node) -> bool:
     """Whether a node multiplies groups of rows [rows, in] by matrices [groups, in, out] in elements of one type."""
-    if str(node.target) not in ("aten._grouped_mm.default", "transformers.grouped_mm_fallback.default"):
+    if str(node.target) not in PRODUCTS:
         return False
     x, w, *more = node.args
     if _ends(node) is None or len(more) > 1 or node.kwargs.get("bias") is not None:
@@ -76,6 +78,11 @@ def is_product(node: Node) -> bool:
     # The kernels of a GPU multiply groups of bfloat16 only.
     is_taken = values[0].device.type == "cpu" or values[0].dtype is torch.bfloat16
     return is_taken and 0 not in (*values[0].shape, *values[1].shape)
+
+
+def is_empty(node: Node) -> bool:
+    """Whether a node multiplies groups that have no rows together, which stays in PyTorch."""
+    return str(node.target) in PRODUCTS and 0 in node.args[0].meta["val"].shape[:1]  # type: ignore[union-attr]
 
 
 def _ends(product: Node) -> Node | None:
