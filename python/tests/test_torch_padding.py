@@ -82,6 +82,17 @@ def weighted(model, x, scores):
     return (weights @ model.l1(x)[None])[0]
 
 
+def beside_sinks(model, scores, shift=True):
+    """Shares of scores among them and a sink, [1, rows, rows + 1], as gpt-oss computes them."""
+    joined = torch.cat([scores, model.l1.bias[:1].view(1, 1, 1).expand(1, scores.shape[1], 1)], -1)
+    return (joined - joined.max(-1, keepdim=True).values if shift else joined).softmax(-1, dtype=torch.float32)
+
+
+def with_sinks(model, x, scores, shift=True):
+    weights = F.dropout(beside_sinks(model, scores, shift)[..., :-1], 0.0).to(x.dtype)
+    return (weights @ model.l1(x)[None])[0]
+
+
 SIZES = (16, 9, 12, 13, 16)
 
 # Rules that accept, as the forward of a model with two layers of 32 columns.
@@ -111,6 +122,10 @@ ACCEPTED = {
         *(m.l1(x)[None] for _ in range(3)), attn_mask=torch.arange(len(x)) * 0.1
     ),
     "attention by hand": lambda m, x: weighted(m, x, scores_by_hand(m, x)),
+    "attention by hand with a sink": lambda m, x: with_sinks(m, x, scores_by_hand(m, x)),
+    "a sink without a shift": lambda m, x: with_sinks(m, x, scores_by_hand(m, x), shift=False),
+    "maxima of rows": lambda m, x: m.l1(x).max(-1, keepdim=True).values - m.l2(x).min(1).values[:, None],
+    "maxima of two": lambda m, x: torch.max(m.l1(x), m.l2(x)),
     "positions": lambda m, x: m.l1(x) + m.table[torch.arange(len(x))] + m.table[: len(x)],
     "positions from a sum": lambda m, x: m.l1(x) + m.table[torch.ones(len(x)).cumsum(0).long() - 1],
     "a product of rows and rows": lambda m, x: (m.l1(x)[None].mT @ m.l2(x)[None])[0],
@@ -127,6 +142,7 @@ REFUSED = {
     "mean": (lambda m, x: m.l1(x).mean(), "aten.mean"),
     "mean of rows": (lambda m, x: m.l1(x) - m.l2(x).mean(0), "computed over an axis with padding"),
     "maximum": (lambda m, x: m.l1(x).amax(0), "aten.amax"),
+    "maximum and its place": (lambda m, x: m.l1(x).max(0).values, "computed over an axis with padding"),
     "last row": (lambda m, x: m.l1(x)[-1], "one of the last elements"),
     "last rows": (lambda m, x: m.l1(x)[-3:], "one of the last elements"),
     "flip": (lambda m, x: m.l1(x).flip(0), "no rule"),
@@ -148,6 +164,18 @@ REFUSED = {
     "masked scores that are a result": (
         lambda m, x: (weighted(m, x, (scores := scores_by_hand(m, x))), scores),
         "computed over an axis with padding, which no mask that is added hides",
+    ),
+    "scores without a mask beside a sink": (
+        lambda m, x: with_sinks(m, x, m.l1(x)[None] @ m.l2(x)[None].mT),
+        "computed over an axis with padding, which no mask that is added hides",
+    ),
+    "shares of a sink": (
+        lambda m, x: beside_sinks(m, scores_by_hand(m, x))[..., -1],
+        "appends to an axis with padding",
+    ),
+    "shares beside a sink that are a result": (
+        lambda m, x: ((shares := beside_sinks(m, scores_by_hand(m, x)))[..., :-1] @ m.l1(x)[None], shares),
+        "appends to an axis with padding",
     ),
     "sort": (lambda m, x: m.l1(x).sort(0)[0], "no rule"),
     "division": (lambda m, x: m.l1(x) / x, "not finite for padding"),

@@ -15,6 +15,7 @@ from te_mlir.torch.adapter import RESHAPES, SPLITS, SWAPS, given, name_of
 from te_mlir.torch.expert_ops import ids_of
 from te_mlir.torch.facts import ANY, COPY, ZERO, Axis, Content, Fact, Factor, aligned, axis_of, whole
 from te_mlir.torch.proof import Proof, Unprovable
+from te_mlir.torch.proof_sinks import SHARES, Between, sinks_of
 from te_mlir.torch.proof_views import FILLED, Views, replaced, sizes_of
 
 #: Ops whose value has the elements of their operand in their order.
@@ -50,9 +51,7 @@ _REDUCTIONS = (
     "argmax",
     "argmin",
 )
-#: Softmaxes, and those of which an element that is hidden is 0.
-_SHARES = ("softmax", "_softmax", "_safe_softmax", "special_softmax")
-_SOFTMAX = (*_SHARES, "log_softmax", "_log_softmax")
+_SOFTMAX = (*SHARES, "log_softmax", "_log_softmax")
 #: Ops of which an element depends on elements before it along an axis.
 _PREFIX = ("cumsum", "cumprod", "diff")
 _LOSSES = ("cross_entropy_loss", "nll_loss", "nll_loss_nd", "nll_loss2d")
@@ -84,7 +83,14 @@ def prove(full: GraphModule, used: GraphModule, arguments: Sequence[Fact], missi
 class Rules(Views):
     """The rules of all ops."""
 
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        #: What is known of attention weights beside sinks, and of the values that they are computed from.
+        self._beside_sinks: dict[Node, Any] = {}
+
     def rule(self, node: Node) -> Callable[[Node, Node], Any] | None:
+        if node in self._beside_sinks:
+            return self._known
         if not isinstance(node.target, torch._ops.OpOverload):
             return None
         name, tags = name_of(node), node.target.tags
@@ -97,6 +103,10 @@ class Rules(Views):
         if name.startswith("_assert") and not node.users:
             found = Rules._nothing
         return None if found is None else functools.partial(found, self)
+
+    def _known(self, node: Node, other: Node) -> Any:
+        self._same_literals(node, other)
+        return self._beside_sinks[node]
 
     def _nothing(self, node: Node, other: Node) -> Fact:
         return whole(())
@@ -201,17 +211,37 @@ class Rules(Views):
         axis = given(node)["dim"] % node.meta["val"].dim()
         fact: Fact = self.facts[node.args[0]]  # type: ignore[index]
         if not fact.is_whole(axis):
-            self._hide(node, axis)
+            self._hide(node, node.args[0], axis)
+        return self._weights(fact, axis)
+
+    def _weights(self, fact: Fact, axis: int) -> Fact:
+        """A softmax of scores over an axis. Padded keys have no weight."""
         weights = fact.filled(ANY)
-        # Padded keys have no weight.
         keys = axis_of([f._replace(pad=ZERO) if f.is_padded else f for f in weights.axes[axis]])
         return Fact(replaced(weights.axes, axis, keys))
 
-    def _hide(self, node: Node, axis: int) -> None:
-        """Repairs the mask of the scores that a softmax reads, so that it hides the padding of an axis."""
-        scores = _before(node.args[0], only=True)
+    def _concatenated(self, node: Node, other: Node) -> Any:
+        """Values that follow one another, or scores beside sinks, which follow the padding of keys."""
+        found = sinks_of(node) if name_of(node) == "cat" else None
+        fact: Fact | None = self.facts[found.scores] if found is not None else None
+        if found is None or fact is None or fact.is_whole(-1):
+            return self._joined(node, other)
+        last = len(fact.axes) - 1
+        if aligned([Fact(one.axes[:-1]) for one in (fact, self.facts[found.sinks])], last) is None:
+            return None
+        self._hide(node, found.scores, last)
+        between = Between(fact.padded)
+        several = (n for n in found.between if isinstance(n.meta["val"], (list, tuple)))
+        self._beside_sinks |= dict.fromkeys(found.between, between) | dict.fromkeys(several, [between] * 2)
+        self._beside_sinks |= dict.fromkeys(found.weights, self._weights(fact, last))
+        return between
+
+    def _hide(self, node: Node, source: Any, axis: int) -> None:
+        """Repairs the mask of the scores that a softmax, or a `cat` before it, reads, so that it hides the padding of an axis."""
+        scores = _before(source, only=True)
         from_end = axis - node.meta["val"].dim()
-        if name_of(node) in _SHARES and name_of(scores) == "add" and not scores.kwargs and len(scores.users) == 1:
+        hides = name_of(node) in (*SHARES, "cat")
+        if hides and name_of(scores) == "add" and not scores.kwargs and len(scores.users) == 1:
             for mask in (n for n in scores.args[::-1] if isinstance(n, Node) and n.meta["val"].is_floating_point()):
                 own = self.facts[mask].axes
                 if len(own) >= -from_end and not self.facts[mask].is_whole(from_end):
@@ -242,6 +272,18 @@ class Rules(Views):
         fact = fact if keeps else fact.filled(ANY)
         keep = arguments.get("keepdim", False)
         return Fact(tuple(() if a in axes else axis for a, axis in enumerate(fact.axes) if keep or a not in axes))
+
+    def _largest(self, node: Node, other: Node) -> Any:
+        """The largest elements along an axis, and their places; or the larger one of each two elements."""
+        arguments = given(node)
+        if "other" in arguments:
+            return self._pointwise(node, other)
+        if "dim" not in arguments:
+            raise Unprovable(node, "there is no rule for the padding of its operands")
+        fact = self._row(node, [arguments["dim"]]).filled(ANY)
+        kept = [()] if arguments["keepdim"] else []
+        axis = arguments["dim"] % len(fact.axes)
+        return [Fact((*fact.axes[:axis], *kept, *fact.axes[axis + 1 :]))] * 2
 
     # Layers
 
@@ -277,7 +319,8 @@ class Rules(Views):
             raise Unprovable(node, "there is no rule for the padding of its operands")
         if not a.is_whole(-1):
             # A softmax passes no gradient to padding without weight.
-            is_softmax = name_of(_before(source)) in _SHARES
+            weights = _before(source)
+            is_softmax = name_of(weights) in SHARES or weights in self._beside_sinks
             a = self._with(node, source, 0.0, [len(a.axes) - 1], stops=not is_softmax)
         rows = aligned([Fact(a.axes[:-2]), Fact(b.axes[:-2])], len(a.axes) - 2)
         if rows is None:
@@ -419,7 +462,7 @@ _RULES: dict[str, _Rule] = {
     "slice": Rules._sliced,
     "select": Rules._selected,
     **dict.fromkeys(SPLITS, Rules._split),
-    **dict.fromkeys(("cat", "stack"), Rules._joined),
+    **dict.fromkeys(("cat", "stack"), Rules._concatenated),
     **dict.fromkeys(("pad", "constant_pad_nd"), Rules._appended),
     **dict.fromkeys(_PREFIX, Rules._prefix),
     "arange": Rules._counted,
@@ -427,6 +470,7 @@ _RULES: dict[str, _Rule] = {
     **dict.fromkeys(_SOFTMAX, Rules._softmax),
     **dict.fromkeys(("rms_norm", "layer_norm"), Rules._norm),
     **dict.fromkeys(_REDUCTIONS, Rules._reduced),
+    **dict.fromkeys(("max", "min"), Rules._largest),
     "linear": Rules._linear,
     **dict.fromkeys(("matmul", "mm", "bmm", "addmm"), Rules._matmul),
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), Rules._convolved),
