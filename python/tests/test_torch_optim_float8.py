@@ -2,6 +2,7 @@
 
 import copy
 import io
+import itertools
 
 import pytest
 
@@ -143,3 +144,45 @@ def test_training_reaches_the_loss_of_float32(betas):
     assert max(exact) < 1.15
     # Rounding changes a loss by less than another seed does.
     assert max(abs(a - b) for a, b in zip(exact, rounded)) < max(exact) - min(exact), (exact, rounded)
+
+
+@pytest.mark.parametrize("old, new", list(itertools.permutations((torch.float32, torch.bfloat16, FLOAT8), 2)))
+def test_the_type_of_moments_may_change(old, new):
+    """The moments are then those that a state has which is loaded in the new type."""
+    ours, theirs = parameters(), parameters()
+    mine = te_mlir.torch.optim.AdamW(ours, **OPTIONS, moments_dtype=old)
+    give_gradients(ours, 0)
+    mine.step()
+    with torch.no_grad():
+        for a, b in zip(ours, theirs):
+            b.copy_(a)
+    reference = te_mlir.torch.optim.AdamW(theirs, **OPTIONS, moments_dtype=new)
+    reference.load_state_dict(mine.state_dict())
+    mine.moments_dtype = new
+    for step in (1, 2):
+        give_gradients(ours, step)
+        give_gradients(theirs, step)
+        mine.step()
+        reference.step()
+    for a, b in zip(ours, theirs):
+        assert torch.equal(a, b) and mine.state[a].keys() == reference.state[b].keys()
+        for name, state in mine.state[a].items():
+            assert state.dtype == reference.state[b][name].dtype and torch.equal(
+                state.float(), reference.state[b][name].float()
+            )
+
+
+def test_errors_of_types_of_moments():
+    (tensor,) = parameters()[:1]
+    tensor.grad = torch.ones_like(tensor)
+    with pytest.raises(te_mlir.ArgumentError, match="for all groups, but got a group with its own"):
+        te_mlir.torch.optim.AdamW([{"params": [tensor], "moments_dtype": torch.bfloat16}])
+    optimizer = te_mlir.torch.optim.AdamW([tensor])
+    optimizer.step()
+    optimizer.moments_dtype = torch.float16
+    with pytest.raises(te_mlir.ArgumentError, match="float32, bfloat16 or float8_e4m3fn, but got float16"):
+        optimizer.step()
+    optimizer.moments_dtype = torch.float32
+    optimizer.param_groups[0]["moments_dtype"] = FLOAT8
+    with pytest.raises(te_mlir.ArgumentError, match="for all groups, but got a group with its own"):
+        optimizer.step()

@@ -28,7 +28,8 @@ class AdamW(Optimizer):
     groups, in float32; `grad` of the parameters does not change, and `grad_norm` is the norm of the last step, a
     tensor on the device. moments_dtype: torch.float32, or, rounded stochastically, torch.bfloat16, which takes half the
     memory, or torch.float8_e4m3fn, which takes a quarter: second moments are float8_e5m2 then, and each 128 elements have
-    a scale (the state "moment_scales"). seed: of that rounding.
+    a scale (the state "moment_scales"). The attribute of that name may change between steps: the next step rounds the
+    moments to nearest in the new type. seed: of the rounding in steps.
 
     A change of lr is not compiled again. Other options may change too; then, as when other parameters have gradients,
     the next step compiles another program. States and checkpoints have the names of torch.optim.AdamW.
@@ -64,15 +65,20 @@ class AdamW(Optimizer):
         capturable: bool = False,
         main_grad: bool = False,
     ) -> None:
-        if moments_dtype not in (torch.float32, torch.bfloat16, torch.float8_e4m3fn):
-            raise ArgumentError(
-                f"expected 'moments_dtype' to be float32, bfloat16 or float8_e4m3fn, but got {dtype_name(moments_dtype)}"
-            )
         self.moments_dtype, self.seed = moments_dtype, seed
+        self._check_moments_dtype()
         defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
         super().__init__(params, defaults, max_norm, capturable, main_grad)
 
+    def _check_moments_dtype(self) -> None:
+        if self.moments_dtype not in (torch.float32, torch.bfloat16, torch.float8_e4m3fn):
+            raise ArgumentError(
+                "expected 'moments_dtype' to be float32, bfloat16 or float8_e4m3fn, but got "
+                f"{dtype_name(self.moments_dtype)}"
+            )
+
     def _check_group(self, group: Mapping[str, Any]) -> None:
+        _refuse_own_type(group)
         for beta in group["betas"]:
             if not 0 <= beta < 1:
                 raise ArgumentError(f"expected 'betas' to be in [0, 1), but got {beta}")
@@ -90,6 +96,18 @@ class AdamW(Optimizer):
         for state in self.state.values() if not self._is_float8 else ():
             state.pop("moment_scales", None)
 
+    def _start_states(self, tensor: torch.Tensor, group: Mapping[str, Any], names: Sequence[str]) -> None:
+        state = self.state.get(tensor, {})
+        if "exp_avg" in state and state["exp_avg"].dtype != self._type_of("exp_avg"):
+            # `moments_dtype` changed since the last step.
+            self._check_moments_dtype()
+            self._check_parameter(tensor, tensor.device)
+            self._check_not_captured(tensor, names)
+            moments = {name: self._loaded_state(tensor, name, state) for name in names}
+            state.pop("moment_scales", None)
+            state.update(moments)
+        super()._start_states(tensor, group, names)
+
     def _states(self, group: Mapping[str, Any]) -> Sequence[str]:
         return ("exp_avg", "exp_avg_sq", "moment_scales") if self._is_float8 else ("exp_avg", "exp_avg_sq")
 
@@ -97,11 +115,13 @@ class AdamW(Optimizer):
     def _is_float8(self) -> bool:
         return self.moments_dtype == torch.float8_e4m3fn
 
+    def _type_of(self, name: str) -> torch.dtype:
+        return _FLOAT8[name][0] if self._is_float8 else self.moments_dtype
+
     def _new_state(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
         if name == "moment_scales":
             return torch.zeros(2, -(-tensor.numel() // _BLOCK), dtype=torch.float32, device=tensor.device)
-        dtype = _FLOAT8[name][0] if self._is_float8 else self.moments_dtype
-        return torch.zeros_like(tensor, dtype=dtype, memory_format=torch.contiguous_format)
+        return torch.zeros_like(tensor, dtype=self._type_of(name), memory_format=torch.contiguous_format)
 
     def _loaded_state(self, tensor: torch.Tensor, name: str, saved: Mapping[str, Any]) -> torch.Tensor | None:
         if not saved:
@@ -112,14 +132,16 @@ class AdamW(Optimizer):
             saved = _from_float8(saved)
         return saved[name].to(tensor.device, self._new_state(tensor, name).dtype, copy=True).contiguous()
 
-    def _options(self, group: Mapping[str, Any]) -> tuple[float, ...]:
+    def _options(self, group: Mapping[str, Any]) -> tuple[Any, ...]:
+        _refuse_own_type(group)
         beta1, beta2 = group["betas"]
-        return float(beta1), float(beta2), float(group["eps"]), float(group["weight_decay"]), self.seed
+        numbers = float(beta1), float(beta2), float(group["eps"]), float(group["weight_decay"])
+        return *numbers, self.seed, self.moments_dtype
 
     def _update(self, f: build.Function, update: Update, operands: Operands) -> Sequence[build.Value]:
         param, grad, (m, v, *scales), lr, step, factor = operands
         assert step is not None
-        beta1, beta2, epsilon, weight_decay, seed = update.options
+        beta1, beta2, epsilon, weight_decay, seed, _ = update.options
         attributes = floats(beta1=beta1, beta2=beta2, epsilon=epsilon, weight_decay=weight_decay)
         # Each parameter has random bits of its own.
         attributes["seed"] = f"{(seed + update.number) % 2**31} : i32"
@@ -132,6 +154,14 @@ class AdamW(Optimizer):
             f"{param.name}, {grad.name}, {m.name}, {v.name}{''.join(f' scales {value.name}' for value in scales)} "
             f"lr {lr.name} step {step.name}{grad_scale(factor)}",
             attributes,
+        )
+
+
+def _refuse_own_type(group: Mapping[str, Any]) -> None:
+    if "moments_dtype" in group:
+        raise ArgumentError(
+            "expected 'moments_dtype' to be an argument of AdamW, for all groups, but got a group with its own; give "
+            "these parameters to another AdamW"
         )
 
 
