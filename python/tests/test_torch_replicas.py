@@ -272,6 +272,40 @@ for a, b in zip(model.parameters(), other.parameters()):
 """)
 
 
+def test_processes_without_gradients_are_part_of_the_norm():
+    """Of all their parameters, or of those of one mesh; the other process does not wait."""
+    run("""
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+import te_mlir.torch.optim as optim
+meshes = init_device_mesh("cpu", (2,)), init_device_mesh("cpu", (2, 1))
+for none in ((0, 1), (0,), (1,)):
+    tensors = [nn.Parameter(distribute_tensor(torch.ones(2, 4), mesh, [Shard(0)] * mesh.ndim)) for mesh in meshes]
+    optimizer = optim.SGD(tensors, lr=1.0, max_norm=1.0)
+    for step in range(2):
+        for n, tensor in enumerate(tensors):
+            tensor.grad = None if rank and n in none else tensor.detach() * 0 + 1
+        optimizer.step()
+        norm = sum(4 if n in none else 8 for n in range(2)) ** 0.5
+        assert abs(optimizer.grad_norm - norm) < 1e-6
+    for n, tensor in enumerate(tensors):
+        found = 1 if rank and n in none else 1 - 2 / norm
+        assert (tensor.to_local() - found).abs().max() < 1e-5, (rank, none, n)
+for tensor in tensors:
+    tensor.grad = None
+optimizer.step()
+assert optimizer.grad_norm == 0
+# The second process is outside of the mesh of another parameter.
+first = DTensor.from_local(
+    torch.ones(2 - 2 * rank, 4), DeviceMesh("cpu", [0]), [Shard(0)], run_check=False, shape=(2, 4), stride=(4, 1)
+)
+optimizer = optim.SGD([nn.Parameter(first), tensors[0]], lr=1.0, max_norm=1.0)
+tensors[0].grad = tensors[0].detach() * 0 + 1
+optimizer.step()
+assert abs(optimizer.grad_norm - 8**0.5) < 1e-6
+""")
+
+
 def test_optimizers_of_parts_in_strides():
     """As of fully_shard over tensor parallelism: the mesh has such a placement, and the norm is that of all parts."""
     run("""

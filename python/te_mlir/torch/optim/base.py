@@ -170,7 +170,8 @@ class Optimizer(torch.optim.Optimizer):
         if self._plan is None or not self._plan.fits(parameters, grads, groups, self.state):
             self._check_and_start(groups, iter(grads))
             self._plan = Plan(parameters, grads, groups, self.state)
-        if self._plan.squares:
+        # Other processes wait for the sum of this one also if it has no gradient.
+        if self._plan.has_gradient or (self.max_norm is not None and any(self._plan.squares)):
             self._run(self._plan, grads)
         return loss
 

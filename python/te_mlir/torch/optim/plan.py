@@ -94,15 +94,23 @@ class Plan:
         self._steps: list[torch.Tensor] = []
         #: The states of each update.
         self._states: list[list[weakref.ref[torch.Tensor]]] = []
-        #: The updates, by the groups of processes that add up the squares of their gradients.
+        #: The updates, by the groups of processes that add up the squares of their gradients: those of all parameters, because
+        #: other processes may have gradients where this one has none.
         self.squares: dict[tuple[ProcessGroup, ...], list[int]] = {}
+        #: Whether a parameter has a gradient, of which this process may have no elements.
+        self.has_gradient = False
         #: What the programs were compiled for, the program of the updates and, if there is one, that of the sums.
         self.compiled: tuple[Any, Step, Step | None] | None = None
         places = iter(range(len(parameters)))
         for number, group in enumerate(groups):
             for place in (next(places) for _ in range(group.size)):
                 grad = grads[place]
-                if grad is not None and parameters[place].numel():
+                if not parameters[place].numel():
+                    continue
+                self.squares.setdefault(groups_of(parameters[place]), [])
+                self._sharded += [parameters[place]] if as_dtensor(parameters[place]) is not None else []
+                if grad is not None:
+                    self.has_gradient = True
                     self._add(place, number, grad.dtype, state.get(parameters[place], _NONE))
         self._layouts = list(map(_LAYOUT, self._sharded))
 
@@ -112,15 +120,13 @@ class Plan:
         self._kept += [weakref.ref(state[name]) for name in names]
         self._kept_names.append((tensor, names))
         is_sharded = as_dtensor(tensor) is not None
-        self._sharded += [tensor] if is_sharded else []
         if "step" in state:
             self.counts[group.capturable].append(state["step"])
-        squares = self.squares.setdefault(groups_of(tensor), [])
         own = local(tensor)
         if not own.numel():
             # Other processes have all of it.
             return
-        squares.append(len(self.places))
+        self.squares[groups_of(tensor)].append(len(self.places))
         kinds = tuple((tuple(each.shape), each.dtype) for each in (local(state[name]) for name in group.states))
         number_of_part = 1 + place + len(self.parameters) * part_of(tensor)
         update = Update(tuple(own.shape), own.dtype, grad_dtype, kinds, number, 0, number_of_part, group.options)

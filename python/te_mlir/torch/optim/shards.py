@@ -43,9 +43,12 @@ def local_of(sharded: DTensor) -> torch.Tensor:
 
 
 def groups_of(tensor: torch.Tensor) -> tuple[ProcessGroup, ...]:
-    """The groups of processes over which sums over the parts of a tensor are sums over the tensor."""
+    """The groups of processes over which sums over the parts of a tensor are sums over the tensor.
+
+    None in a process that is outside of the tensor's mesh.
+    """
     sharded = as_dtensor(tensor)
-    if sharded is None:
+    if sharded is None or sharded.device_mesh.get_coordinate() is None:
         return ()
     mesh = sharded.device_mesh
     return tuple(mesh.get_group(dim) for dim in _sharded_dims(sharded))
