@@ -241,6 +241,44 @@ for a, b in zip(ours.parameters(), again.parameters()):
 """)
 
 
+def test_optimizers_of_models_in_memory_of_the_host():
+    """Under fully_shard with CPUOffloadPolicy, over a group that can sum there; a group of NCCL is an error."""
+    run("""
+from unittest import mock
+from torch.distributed.fsdp import CPUOffloadPolicy
+import te_mlir.torch.optim as optim
+def train(jit, make, clip):
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    model, policy = Model(), CPUOffloadPolicy(pin_memory=False)
+    for index, layer in enumerate(model.layers):
+        model.layers[index] = fully_shard(jit(layer), offload_policy=policy)
+    fully_shard(model, offload_policy=policy)
+    optimizer = make(model.parameters(), lr=0.1, momentum=0.9)
+    for step in range(3):
+        optimizer.zero_grad()
+        model(torch.randn(16, 64, generator=torch.Generator().manual_seed(10 * rank + step))).backward()
+        if clip:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.05)
+        optimizer.step()
+    return model, optimizer
+def clipped(parameters, **options):
+    return optim.SGD(parameters, max_norm=0.05, **options)
+(ours, mine), (theirs, _) = train(te_mlir.torch.jit, clipped, False), train(lambda m: m, torch.optim.SGD, True)
+for a, b in zip(ours.parameters(), theirs.parameters()):
+    torch.testing.assert_close(whole(a), whole(b), rtol=1e-5, atol=1e-6)
+mine.max_norm = 0.1
+with mock.patch("torch.distributed.get_backend_config", lambda group: "cuda:nccl"):
+    try:
+        mine.step()
+    except te_mlir.ArgumentError as found:
+        assert "on 'cpu', where the parameters are, but got one of 'cuda:nccl'" in str(found), found
+    else:
+        raise AssertionError("expected an ArgumentError")
+mine.step()
+""")
+
+
 def test_optimizers_of_parts_of_any_size():
     """A process may have no elements, or gradients that are parts of one buffer at any address."""
     run("""

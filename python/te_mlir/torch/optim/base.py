@@ -12,7 +12,7 @@ from te_mlir.errors import ArgumentError
 from te_mlir.runtime import context as context_of
 from te_mlir.step import Step, compile
 from te_mlir.torch.optim.plan import Group, Plan, Row, Update, groups_in
-from te_mlir.torch.optim.shards import check_alike, local
+from te_mlir.torch.optim.shards import check_alike, check_backends, local
 from te_mlir.torch.tensors import dtype_name
 
 if TYPE_CHECKING:
@@ -232,6 +232,7 @@ class Optimizer(torch.optim.Optimizer):
         if plan.compiled is None or plan.compiled[0] != wanted:
             sums = None
             if any(plan.squares) and self.max_norm is not None:
+                check_backends(plan.squares, device)
                 kinds = [[(tuple(grads[n].shape), grads[n].dtype) for n in part] for part in plan.squares.values()]
                 sums = self._compiled(_squares_program, tuple(map(tuple, kinds)), device, captured)
             arguments = plan.updates(row_of), self.max_norm, sums is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import torch
@@ -52,6 +53,20 @@ def groups_of(tensor: torch.Tensor) -> tuple[ProcessGroup, ...]:
         return ()
     mesh = sharded.device_mesh
     return tuple(mesh.get_group(dim) for dim in _sharded_dims(sharded))
+
+
+def check_backends(groups: Iterable[tuple[ProcessGroup, ...]], device: torch.device) -> None:
+    """Raises ArgumentError if groups of processes cannot sum tensors on a device, as those of NCCL on a CPU."""
+    import torch.distributed
+
+    for group in (group for each in groups for group in each):
+        # For each type of device, the backend.
+        config = torch.distributed.get_backend_config(group)
+        if device.type not in (pair.split(":")[0] for pair in config.split(",")):
+            raise ArgumentError(
+                f"expected process groups that sum the squares of gradients on '{device.type}', where the parameters are, "
+                f"but got one of '{config}'; start torch.distributed with the backend 'cpu:gloo,cuda:nccl'"
+            )
 
 
 def part_of(tensor: torch.Tensor) -> int:
