@@ -150,6 +150,21 @@ def test_a_forward_leaves_what_lies_in_the_memory_of_a_gradient():
         assert_close(pull(dy), wanted(dy))
 
 
+def test_several_results_of_an_empty_batch():
+    """The compiler may compute results without elements anywhere in the step, also behind the start of the backward."""
+
+    def function(w, v, x):
+        return x @ w, x @ w @ v, jax.nn.softmax(x @ w)
+
+    def loss(*args):
+        return sum(jnp.sum(jnp.square(result)) for result in compiled(*args))
+
+    compiled, w = te_mlir.jax.jit(function), jnp.ones((64, 64))
+    assert [result.shape for result in compiled(w, w, jnp.ones((0, 64)))] == [(0, 64)] * 3
+    gradients = jax.grad(loss, (0, 1))(w, w, jnp.ones((0, 64)))
+    assert all(gradient.shape == w.shape and not gradient.any() for gradient in gradients)
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 def test_a_scan_over_layers_is_its_layers(reverse):
     """A scan with stacked weights, a carry, results of each step, and a constant that all steps share."""

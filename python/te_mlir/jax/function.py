@@ -66,7 +66,8 @@ class _Training(_Binary):
         end = self.program.num_launches
         cut = min((arguments[i].first_launch for i in cotangents if arguments[i].first_launch >= 0), default=end)
         for place in outputs:
-            if arguments[place].first_launch >= cut:
+            # A result without elements has nothing to compute.
+            if arguments[place].first_launch >= cut and 0 not in arguments[place].shape:
                 raise ArgumentError(
                     f"expected result '{arguments[place].name}' to be computed before the backward, but it is not"
                 )
