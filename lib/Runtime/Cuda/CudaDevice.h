@@ -3,7 +3,8 @@
 // What the plan functions of lib/Runtime/Kernels need from the backend: the
 // driver's entry points (a table that is filled at run time, because the
 // library does not link CUDA), the device's limits, and the embedded kernels by
-// name. All of it is used while planning; a launch only calls cuLaunchKernel.
+// name. All of it is used while planning; a launch only calls
+// cuLaunchKernelEx.
 //
 //===----------------------------------------------------------------------===//
 

@@ -34,18 +34,23 @@
 
 namespace te::rt::cuda {
 
-/// The parameters of cuLaunchKernel besides the argument. An empty grid (any
+/// The parameters of cuLaunchKernelEx besides the argument. An empty grid (any
 /// dimension 0) launches nothing.
 struct LaunchConfig {
   CUfunction function = nullptr;
+  /// Whether the kernel waits for those before it (Device/launch_sm90.cuh), so
+  /// that it may start before they end.
+  bool waits = false;
   std::string name; // of the kernel, for messages
   unsigned gridX = 1, gridY = 1, gridZ = 1;
   unsigned block = 256;
   unsigned sharedBytes = 0; // dynamic
 
-  /// Looks up `kernel`. `sharedBytes` above 48 KiB must be set here.
+  /// Looks up `kernel` of this library. `sharedBytes` above 48 KiB must be set
+  /// here.
   Status find(const CudaDevice &device, std::string kernel, int shared = 0) {
     name = std::move(kernel);
+    waits = true;
     sharedBytes = static_cast<unsigned>(shared);
     return device.function(name.c_str(), &function, shared);
   }
@@ -67,9 +72,21 @@ public:
   Status operator()(const LaunchConfig &config, void **arguments) const {
     if (config.gridX == 0 || config.gridY == 0 || config.gridZ == 0)
       return Status::ok();
-    CUresult result = device.driver->cuLaunchKernel(
-        config.function, config.gridX, config.gridY, config.gridZ, config.block,
-        1, 1, config.sharedBytes, stream, arguments, nullptr);
+    CUlaunchAttribute starts = {};
+    starts.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    starts.value.programmaticStreamSerializationAllowed = 1;
+    const CUlaunchConfig launch = {.gridDimX = config.gridX,
+                                   .gridDimY = config.gridY,
+                                   .gridDimZ = config.gridZ,
+                                   .blockDimX = config.block,
+                                   .blockDimY = 1,
+                                   .blockDimZ = 1,
+                                   .sharedMemBytes = config.sharedBytes,
+                                   .hStream = stream,
+                                   .attrs = &starts,
+                                   .numAttrs = config.waits ? 1u : 0u};
+    CUresult result = device.driver->cuLaunchKernelEx(&launch, config.function,
+                                                      arguments, nullptr);
     return result == CUDA_SUCCESS ? Status::ok()
                                   : device.check(result, config.name.c_str());
   }

@@ -10,6 +10,7 @@
 
 #include "Kernels/Activation/kinds.cuh"
 #include "Kernels/Device/elements.cuh"
+#include "Kernels/Device/launch_sm90.cuh"
 
 namespace te::rt::cuda {
 namespace {
@@ -139,11 +140,13 @@ using namespace te::rt::cuda;
   extern "C" __global__ void __launch_bounds__(kActivationBlock)               \
       te_activation_##name##_##type(                                           \
           const __grid_constant__ ActivationArgs args) {                       \
+    te::rt::cuda::ptx::beginKernel();                                          \
     run<T, ForwardBody, kind, kActivationElements>(args);                      \
   }                                                                            \
   extern "C" __global__ void __launch_bounds__(kActivationBlock)               \
       te_activation_backward_##name##_##type(                                  \
           const __grid_constant__ ActivationArgs args) {                       \
+    te::rt::cuda::ptx::beginKernel();                                          \
     run<T, BackwardBody, kind, kActivationBackwardElements>(args);             \
   }
 #define TE_ACTIVATION_TYPES(name, kind)                                        \

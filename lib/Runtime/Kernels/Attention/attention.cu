@@ -13,6 +13,7 @@
 #include "Core/Formulas.h"
 #include "Kernels/Attention/attention_args.h"
 #include "Kernels/Device/elements.cuh"
+#include "Kernels/Device/launch_sm90.cuh"
 #include "Kernels/Norm/lane_sum.cuh"
 
 namespace te::rt::cuda {
@@ -88,6 +89,7 @@ using namespace te::rt::cuda;
 
 extern "C" __global__ void
 te_attention_seed(const __grid_constant__ AttentionSeedArgs args) {
+  te::rt::cuda::ptx::beginKernel();
   namespace math = te::rt::math;
   const math::PhiloxWords random = math::philox(
       0, 0, args.state[1], math::kAttentionDropout, args.state[0], args.stream);
@@ -100,6 +102,7 @@ te_attention_seed(const __grid_constant__ AttentionSeedArgs args) {
   extern "C" __global__ void __launch_bounds__(kSinkGradBlock)                 \
       te_attention_sink_grad_##type(                                           \
           const __grid_constant__ AttentionSinkGradArgs args) {                \
+    te::rt::cuda::ptx::beginKernel();                                          \
     sinkGrad<T>(args);                                                         \
   }
 TE_SINK_GRAD(f32, float)

@@ -13,6 +13,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Kernels/Attention/attention_args.h"
+#include "Kernels/Device/launch_sm90.cuh"
 
 namespace te::rt::cuda {
 namespace {
@@ -35,6 +36,7 @@ using namespace te::rt::cuda;
 extern "C" __global__ void __launch_bounds__(kDocumentsBlock)
     te_attention_documents(
         const __grid_constant__ AttentionDocumentsArgs args) {
+  te::rt::cuda::ptx::beginKernel();
   const auto last = static_cast<uint32_t>(args.boundaries - 1);
   __shared__ uint32_t firstMalformed;
   if (threadIdx.x == 0)
@@ -68,6 +70,7 @@ extern "C" __global__ void __launch_bounds__(kDocumentsBlock)
 
 extern "C" __global__ void __launch_bounds__(kPaddingBlock)
     te_attention_padding(const __grid_constant__ AttentionPaddingArgs args) {
+  te::rt::cuda::ptx::beginKernel();
   const AttentionDocuments all = *args.all;
   const uint16_t fill = all.malformed ? 0xffff : 0; // a NaN, or 0
   const int64_t first =
@@ -85,6 +88,7 @@ extern "C" __global__ void __launch_bounds__(kPaddingBlock)
 
 extern "C" __global__ void __launch_bounds__(kUsedRowsBlock)
     te_used_rows(const __grid_constant__ UsedRowsArgs args) {
+  te::rt::cuda::ptx::beginKernel();
   const int64_t t =
       static_cast<int64_t>(blockIdx.x) * kUsedRowsBlock + threadIdx.x;
   if (t < args.tokens)

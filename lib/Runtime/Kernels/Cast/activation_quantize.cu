@@ -16,6 +16,7 @@
 #include "Kernels/Cast/slot_tiles.cuh"
 #include "Kernels/Cast/tensor_tile.cuh"
 #include "Kernels/Device/cp_async_sm80.cuh"
+#include "Kernels/Device/launch_sm90.cuh"
 
 namespace te::rt::cuda {
 namespace {
@@ -471,6 +472,7 @@ using namespace te::rt::cuda;
   extern "C" __global__ void __launch_bounds__(kTileThreads, 3)                \
       te_activation_quantize_##scaling##_##name##_##fp8(                       \
           const __grid_constant__ ActivationQuantizeArgs args) {               \
+    te::rt::cuda::ptx::beginKernel();                                          \
     withTile(args.colTiles, args.rows, args.cols, [&](const auto &at) {        \
       activationQuantize<F8, kind, kScaling>(args, at);                        \
     });                                                                        \
@@ -478,6 +480,7 @@ using namespace te::rt::cuda;
   extern "C" __global__ void __launch_bounds__(kTileThreads, 3)                \
       te_activation_backward_quantize_##scaling##_##name##_##fp8(              \
           const __grid_constant__ ActivationQuantizeArgs args) {               \
+    te::rt::cuda::ptx::beginKernel();                                          \
     activationBackwardQuantize<F8, kind, kScaling>(args);                      \
   }
 #define TE_ACTIVATION_QUANTIZE_KIND(name, kind, fp8, F8)                       \
@@ -487,17 +490,20 @@ using namespace te::rt::cuda;
   extern "C" __global__ void __launch_bounds__(kTileThreads, 3)                \
       te_activation_backward_quantize_block_1x128_##name##_##fp8##_whole(      \
           const __grid_constant__ ActivationQuantizeArgs args) {               \
+    te::rt::cuda::ptx::beginKernel();                                          \
     activationBackwardQuantizeWhole<F8, kind>(args);                           \
   }
 #define TE_ACTIVATION_QUANTIZE_GENERAL(type, T, fp8, F8)                       \
   extern "C" __global__ void __launch_bounds__(kTileThreads, 2)                \
       te_activation_quantize_##type##_##fp8##_general(                         \
           const __grid_constant__ ActivationQuantizeArgs args) {               \
+    te::rt::cuda::ptx::beginKernel();                                          \
     forwardGeneral<T, F8>(args);                                               \
   }                                                                            \
   extern "C" __global__ void __launch_bounds__(kTileThreads, 2)                \
       te_activation_backward_quantize_##type##_##fp8##_general(                \
           const __grid_constant__ ActivationQuantizeArgs args) {               \
+    te::rt::cuda::ptx::beginKernel();                                          \
     backwardGeneral<T, F8>(args);                                              \
   }
 #define TE_ACTIVATION_QUANTIZE_FP8(fp8, F8)                                    \

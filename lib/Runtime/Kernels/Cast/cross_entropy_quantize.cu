@@ -10,6 +10,7 @@
 
 #include "Kernels/Cast/tensor_tile.cuh"
 #include "Kernels/CrossEntropy/logit_gradient.cuh"
+#include "Kernels/Device/launch_sm90.cuh"
 
 namespace te::rt::cuda {
 namespace {
@@ -92,12 +93,14 @@ using namespace te::rt::cuda;
                                                kTileBlocksPerSm<bf16>)         \
       te_cross_entropy_quantize_##name##_bf16_##fp8(                           \
           const __grid_constant__ CrossEntropyQuantizeArgs args) {             \
+    te::rt::cuda::ptx::beginKernel();                                          \
     quantizeGradient<bf16, F8, true, Scaling::scaling>(args);                  \
   }
 #define TE_GENERAL(name, scaling, type, T, fp8, F8)                            \
   extern "C" __global__ void __launch_bounds__(kTileThreads, 2)                \
       te_cross_entropy_quantize_##name##_##type##_##fp8##_general(             \
           const __grid_constant__ CrossEntropyQuantizeArgs args) {             \
+    te::rt::cuda::ptx::beginKernel();                                          \
     quantizeGradient<T, F8, false, Scaling::scaling>(args);                    \
   }
 #define TE_SCALING(name, scaling, fp8, F8)                                     \

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Kernels/Cast/tile.cuh"
+#include "Kernels/Device/launch_sm90.cuh"
 
 namespace te::rt::cuda {
 namespace {
@@ -242,10 +243,12 @@ using namespace te::rt::cuda;
 
 extern "C" __global__ void __launch_bounds__(kTileThreads, 8)
     te_transpose_scaled(const __grid_constant__ TransposeArgs args) {
+  te::rt::cuda::ptx::beginKernel();
   transpose<true>(args);
 }
 extern "C" __global__ void __launch_bounds__(kTileThreads)
     te_transpose_scaled_general(const __grid_constant__ TransposeArgs args) {
+  te::rt::cuda::ptx::beginKernel();
   transpose<false>(args);
 }
 
@@ -253,16 +256,19 @@ extern "C" __global__ void __launch_bounds__(kTileThreads)
   extern "C" __global__ void __launch_bounds__(kTileThreads, 4)                \
       te_dequantize_axis1_##fp8##_##type(                                      \
           const __grid_constant__ DequantizeArgs args) {                       \
+    te::rt::cuda::ptx::beginKernel();                                          \
     dequantizeTile<F8, T, 1>(args);                                            \
   }                                                                            \
   extern "C" __global__ void __launch_bounds__(kTileThreads, 4)                \
       te_dequantize_axis0_##fp8##_##type(                                      \
           const __grid_constant__ DequantizeArgs args) {                       \
+    te::rt::cuda::ptx::beginKernel();                                          \
     dequantizeTile<F8, T, 0>(args);                                            \
   }                                                                            \
   extern "C" __global__ void __launch_bounds__(kTileThreads)                   \
       te_dequantize_general_##fp8##_##type(                                    \
           const __grid_constant__ DequantizeArgs args) {                       \
+    te::rt::cuda::ptx::beginKernel();                                          \
     dequantizeGeneral<F8, T>(args);                                            \
   }
 #define TE_DEQUANTIZE_TYPES(fp8, F8)                                           \

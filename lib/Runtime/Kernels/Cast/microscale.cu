@@ -19,6 +19,8 @@
 #include "Kernels/Cast/microscale_args.h"
 #include "Kernels/Device/chunk.cuh"
 #include "Kernels/Device/fp8_sm89.cuh"
+#include "Kernels/Device/global_memory.cuh"
+#include "Kernels/Device/launch_sm90.cuh"
 
 namespace te::rt::cuda {
 namespace {
@@ -44,7 +46,7 @@ template <typename Args> struct Position {
 template <bool kAligned>
 __device__ __forceinline__ uint32_t loadWord(const uint8_t *from) {
   if constexpr (kAligned)
-    return __ldg(reinterpret_cast<const uint32_t *>(from));
+    return ptx::loadReadOnly4(from);
   else
     return from[0] | from[1] << 8 | from[2] << 16 |
            static_cast<uint32_t>(from[3]) << 24;
@@ -64,7 +66,7 @@ __device__ __forceinline__ void storeWord(uint8_t *to, uint32_t word) {
 template <bool kAligned>
 __device__ __forceinline__ uint2 loadPair(const uint8_t *from) {
   if constexpr (kAligned)
-    return __ldg(reinterpret_cast<const uint2 *>(from));
+    return ptx::loadReadOnly8(from);
   else
     return make_uint2(loadWord<false>(from), loadWord<false>(from + 4));
 }
@@ -371,10 +373,12 @@ using namespace te::rt::cuda;
 #define TE_BOTH_FORMS(name, Args, kernel, ...)                                 \
   extern "C" __global__ void __launch_bounds__(kTileThreads, 3)                \
       name(const __grid_constant__ Args args) {                                \
+    te::rt::cuda::ptx::beginKernel();                                          \
     kernel<__VA_ARGS__ __VA_OPT__(, ) true>(args);                             \
   }                                                                            \
   extern "C" __global__ void __launch_bounds__(kTileThreads)                   \
       name##_general(const __grid_constant__ Args args) {                      \
+    te::rt::cuda::ptx::beginKernel();                                          \
     kernel<__VA_ARGS__ __VA_OPT__(, ) false>(args);                            \
   }
 

@@ -10,6 +10,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Kernels/Cast/tensor_tile.cuh"
+#include "Kernels/Device/launch_sm90.cuh"
 
 namespace te::rt::cuda {
 namespace {
@@ -210,6 +211,7 @@ using namespace te::rt::cuda;
 
 extern "C" __global__ void
 te_compute_scale(const __grid_constant__ ComputeScaleArgs args) {
+  te::rt::cuda::ptx::beginKernel();
   const int64_t i = blockIdx.x;
   args.scale[i] =
       te::rt::math::computeScale(args.amax[i], args.fp8Max, args.pow2,
@@ -220,11 +222,13 @@ te_compute_scale(const __grid_constant__ ComputeScaleArgs args) {
   extern "C" __global__ void __launch_bounds__(kTileThreads, kBlocksPerSm<T>)  \
       te_quantize_##name##_##type##_##fp8(                                     \
           const __grid_constant__ QuantizeArgs args) {                         \
+    te::rt::cuda::ptx::beginKernel();                                          \
     quantize<T, F8, true, Body>(args);                                         \
   }                                                                            \
   extern "C" __global__ void __launch_bounds__(kTileThreads, 2)                \
       te_quantize_##name##_##type##_##fp8##_general(                           \
           const __grid_constant__ QuantizeArgs args) {                         \
+    te::rt::cuda::ptx::beginKernel();                                          \
     quantize<T, F8, false, Body>(args);                                        \
   }
 #define TE_QUANTIZE_SCHEMES(type, T, fp8, F8)                                  \
@@ -235,6 +239,7 @@ te_compute_scale(const __grid_constant__ ComputeScaleArgs args) {
 #define TE_CAST_TYPE(type, T)                                                  \
   extern "C" __global__ void __launch_bounds__(kTileThreads)                   \
       te_amax_##type(const __grid_constant__ AmaxArgs args) {                  \
+    te::rt::cuda::ptx::beginKernel();                                          \
     amax<T>(args);                                                             \
   }                                                                            \
   TE_QUANTIZE_SCHEMES(type, T, e4m3, E4M3)                                     \

@@ -20,6 +20,7 @@
 #include "Kernels/Cast/microscale_args.h"
 #include "Kernels/Device/chunk.cuh"
 #include "Kernels/Device/fp8_sm89.cuh"
+#include "Kernels/Device/launch_sm90.cuh"
 
 namespace te::rt::cuda {
 namespace {
@@ -272,11 +273,13 @@ using namespace te::rt::cuda;
   extern "C" __global__ void __launch_bounds__(kTileThreads, blocksPerSm<T>)   \
       te_quantize_mx_##scheme##_##type##_##fp8(                                \
           const __grid_constant__ QuantizeMxArgs args) {                       \
+    te::rt::cuda::ptx::beginKernel();                                          \
     quantizeMx<T, F8, kSquare, true>(args);                                    \
   }                                                                            \
   extern "C" __global__ void __launch_bounds__(kTileThreads, 2)                \
       te_quantize_mx_##scheme##_##type##_##fp8##_general(                      \
           const __grid_constant__ QuantizeMxArgs args) {                       \
+    te::rt::cuda::ptx::beginKernel();                                          \
     quantizeMx<T, F8, kSquare, false>(args);                                   \
   }
 #define TE_QUANTIZE_MX_FP8(type, T, fp8, F8)                                   \

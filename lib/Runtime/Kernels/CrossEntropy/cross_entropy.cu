@@ -12,6 +12,7 @@
 
 #include "Core/Formulas.h"
 #include "Kernels/CrossEntropy/logit_gradient.cuh"
+#include "Kernels/Device/launch_sm90.cuh"
 #include "Kernels/Norm/lane_sum.cuh"
 
 namespace te::rt::cuda {
@@ -238,10 +239,12 @@ using te::rt::kLanes;
 
 extern "C" __global__ void __launch_bounds__(kMeanBlock)
     te_cross_entropy_mean(const __grid_constant__ CrossEntropyArgs args) {
+  te::rt::cuda::ptx::beginKernel();
   meanLoss(args);
 }
 extern "C" __global__ void __launch_bounds__(kMeanBlock)
     te_cross_entropy_weight(const __grid_constant__ CrossEntropyArgs args) {
+  te::rt::cuda::ptx::beginKernel();
   const int64_t count = countTokens(args);
   if (threadIdx.x == 0)
     *args.weight =
@@ -251,11 +254,13 @@ extern "C" __global__ void __launch_bounds__(kMeanBlock)
 #define TE_CROSS_ENTROPY(type, T)                                              \
   extern "C" __global__ void __launch_bounds__(kLanes, kLseBlocksPerSm)        \
       te_cross_entropy_##type(const __grid_constant__ CrossEntropyArgs args) { \
+    te::rt::cuda::ptx::beginKernel();                                          \
     logSumExp<T>(args);                                                        \
   }                                                                            \
   extern "C" __global__ void __launch_bounds__(kLogitGradBlock)                \
       te_cross_entropy_backward_##type(                                        \
           const __grid_constant__ CrossEntropyArgs args) {                     \
+    te::rt::cuda::ptx::beginKernel();                                          \
     crossEntropyBackward<T>(args);                                             \
   }
 TE_CROSS_ENTROPY(f32, float)

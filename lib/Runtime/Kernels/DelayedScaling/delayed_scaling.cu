@@ -7,6 +7,7 @@
 
 #include "Core/Formulas.h"
 #include "Kernels/DelayedScaling/delayed_scaling_args.h"
+#include "Kernels/Device/launch_sm90.cuh"
 
 using namespace te::rt::cuda;
 
@@ -27,6 +28,7 @@ __device__ __forceinline__ float rowOr(float last,
 
 extern "C" __global__ void __launch_bounds__(kMostDelayedScalingThreads)
     te_delayed_scaling_update(const __grid_constant__ DelayedScalingArgs args) {
+  te::rt::cuda::ptx::beginKernel();
   const DelayedScalingMember &member = args.members[blockIdx.y];
   const int64_t slot = blockIdx.x;
   if (slot >= member.slots)

@@ -1,4 +1,4 @@
-//===- global_memory.cuh - 16-byte accesses to global memory --------------===//
+//===- global_memory.cuh - accesses to global memory ----------------------===//
 //
 // These are loads and stores for which the compiler would choose another form.
 //
@@ -39,6 +39,21 @@ TE_LOAD_16(loadStreaming16, "no_allocate")
 /// next: without L1, the sector would come from L2 twice.
 TE_LOAD_16(loadHalfSector, "evict_first")
 #undef TE_LOAD_16
+
+/// ld.global.nc: memory that the kernel does not write. The compiler does not
+/// move these loads before beginKernel, as it may those of the intrinsic.
+__device__ __forceinline__ uint32_t loadReadOnly4(const void *from) {
+  uint32_t word;
+  asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(word) : "l"(from));
+  return word;
+}
+__device__ __forceinline__ uint2 loadReadOnly8(const void *from) {
+  uint2 words;
+  asm volatile("ld.global.nc.v2.u32 {%0, %1}, [%2];"
+               : "=r"(words.x), "=r"(words.y)
+               : "l"(from));
+  return words;
+}
 
 /// st.global.v4: one 16-byte store. NVVM splits an ordinary one if it sees
 /// how the words are computed.

@@ -14,6 +14,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Kernels/Device/elements.cuh"
+#include "Kernels/Device/launch_sm90.cuh"
 #include "Kernels/Embedding/embedding_args.h"
 
 namespace te::rt::cuda {
@@ -199,6 +200,7 @@ using namespace te::rt::cuda;
 #define TE_EMBEDDING(bytes, Unit)                                              \
   extern "C" __global__ void __launch_bounds__(kEmbeddingBlock)                \
       te_embedding_##bytes(const __grid_constant__ EmbeddingArgs args) {       \
+    te::rt::cuda::ptx::beginKernel();                                          \
     embedding<Unit>(args);                                                     \
   }
 TE_EMBEDDING(1, uint8_t)
@@ -208,6 +210,7 @@ TE_EMBEDDING(16, uint4)
 
 extern "C" __global__ void __launch_bounds__(kEmbeddingBlock)
     te_embedding_count(const __grid_constant__ EmbeddingCountArgs args) {
+  te::rt::cuda::ptx::beginKernel();
   const int64_t token =
       static_cast<int64_t>(blockIdx.x) * kEmbeddingBlock + threadIdx.x;
   if (token >= args.tokens)
@@ -221,6 +224,7 @@ extern "C" __global__ void __launch_bounds__(kEmbeddingBlock)
   extern "C" __global__ void __launch_bounds__(kEmbeddingBlock)                \
       te_embedding_backward_##type(                                            \
           const __grid_constant__ EmbeddingBackwardArgs args) {                \
+    te::rt::cuda::ptx::beginKernel();                                          \
     __shared__ TokenScan::Storage storage;                                     \
     if (args.vectors)                                                          \
       embeddingBackward<T, Out, runLength<Out>>(args, storage);                \
@@ -230,6 +234,7 @@ extern "C" __global__ void __launch_bounds__(kEmbeddingBlock)
   extern "C" __global__ void __launch_bounds__(kEmbeddingBlock)                \
       te_embedding_accumulate_##type(                                          \
           const __grid_constant__ EmbeddingBackwardArgs args) {                \
+    te::rt::cuda::ptx::beginKernel();                                          \
     __shared__ TokenScan::Storage storage;                                     \
     if (args.vectors)                                                          \
       embeddingAccumulate<T, Out, runLength<Out>>(args, storage);              \

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Kernels/Device/launch_sm90.cuh"
 #include "Kernels/Gemm/scaled_gemm_sm90.cuh"
 
 namespace te::rt::cuda {
@@ -90,6 +91,7 @@ __device__ __forceinline__ void blockGemm(const BlockGemmArgs &args) {
   extern "C" __global__ void __cluster_dims__(te::rt::cuda::kBlockGemmCluster) \
       __launch_bounds__(te::rt::cuda::kBlockGemmThreads, 1)                    \
           name(const __grid_constant__ te::rt::cuda::BlockGemmArgs args) {     \
+    te::rt::cuda::ptx::beginPersistentKernel();                                \
     TE_BODY(scales, Out, wgmma);                                               \
   }
 

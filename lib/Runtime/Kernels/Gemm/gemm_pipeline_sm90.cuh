@@ -32,6 +32,7 @@
 
 #include "Kernels/Device/barrier.cuh"
 #include "Kernels/Device/cluster_sm90.cuh"
+#include "Kernels/Device/launch_sm90.cuh"
 #include "Kernels/Device/mbarrier_sm90.cuh"
 #include "Kernels/Device/setmaxnreg_sm90.cuh"
 #include "Kernels/Device/tma_sm90.cuh"
@@ -215,8 +216,10 @@ runWarpSpecialized(uint8_t *raw, Prepare prepare, MakeTiles makeTiles,
   ptx::clusterSync();
   if (threadIdx.x >= 256) {
     ptx::setmaxnregDec<40>();
-    if (threadIdx.x == 256)
+    if (threadIdx.x == 256) {
       runProducer(shared, makeTiles(rank), rank);
+      ptx::allowNextKernel();
+    }
   } else {
     ptx::setmaxnregInc<232>();
     // The shuffle keeps the compiler from computing the address from the rank

@@ -10,12 +10,14 @@
 
 #include "Core/Formulas.h"
 #include "Kernels/Device/elements.cuh"
+#include "Kernels/Device/launch_sm90.cuh"
 #include "Kernels/Gemm/gemm_scales_args.h"
 
 using namespace te::rt::cuda;
 
 extern "C" __global__ void __launch_bounds__(kGemmScalesThreads)
     te_block_to_mx_scales(const __grid_constant__ BlockToMxArgs args) {
+  te::rt::cuda::ptx::beginKernel();
   const int64_t word = int64_t{blockIdx.x} * kGemmScalesThreads + threadIdx.x;
   if (word >= args.words)
     return;
@@ -66,9 +68,11 @@ __device__ __forceinline__ void scaleRows(const ScaleRowsArgs &args) {
 
 extern "C" __global__ void __launch_bounds__(kGemmScalesThreads)
     te_scale_rows_f32(const __grid_constant__ ScaleRowsArgs args) {
+  te::rt::cuda::ptx::beginKernel();
   scaleRows<float>(args);
 }
 extern "C" __global__ void __launch_bounds__(kGemmScalesThreads)
     te_scale_rows_bf16(const __grid_constant__ ScaleRowsArgs args) {
+  te::rt::cuda::ptx::beginKernel();
   scaleRows<bf16>(args);
 }

@@ -15,6 +15,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Kernels/Device/launch_sm90.cuh"
 #include "Kernels/Gemm/grouped_tiles_sm90.cuh"
 
 namespace te::rt::cuda {
@@ -224,6 +225,7 @@ __device__ __forceinline__ void plainKGemm(const GroupedGemmArgs &args) {
   extern "C" __global__ void __cluster_dims__(te::rt::cuda::kBlockGemmCluster) \
       __launch_bounds__(te::rt::cuda::kBlockGemmThreads, 1)                    \
           name(const __grid_constant__ te::rt::cuda::GroupedGemmArgs args) {   \
+    te::rt::cuda::ptx::beginPersistentKernel();                                \
     using namespace te::rt::cuda;                                              \
     TE_BODY(__VA_ARGS__);                                                      \
   }

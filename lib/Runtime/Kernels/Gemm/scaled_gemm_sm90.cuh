@@ -20,6 +20,7 @@
 #ifndef TE_RUNTIME_KERNELS_GEMM_SCALED_GEMM_SM90_CUH
 #define TE_RUNTIME_KERNELS_GEMM_SCALED_GEMM_SM90_CUH
 
+#include "Kernels/Device/global_memory.cuh"
 #include "Kernels/Gemm/gemm_epilogue_sm90.cuh"
 
 namespace te::rt::cuda {
@@ -59,7 +60,7 @@ __device__ __forceinline__ void runProducer(const BlockGemmArgs &args,
     const auto loadBlockScale = [&](uint32_t slice) {
       return kScales == Scales::Block1x128By128x128 && slice < slices &&
                      tiles.col < args.n
-                 ? __ldg(blockScales + slice)
+                 ? __uint_as_float(ptx::loadReadOnly4(blockScales + slice))
                  : 0.0f;
     };
     float nextBlockScale = loadBlockScale(0);

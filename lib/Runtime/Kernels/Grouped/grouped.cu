@@ -12,6 +12,7 @@
 #include "Core/Nvfp4.h"
 #include "Kernels/Device/elements.cuh"
 #include "Kernels/Device/fp8_sm89.cuh"
+#include "Kernels/Device/launch_sm90.cuh"
 #include "Kernels/Grouped/group_scan.cuh"
 #include "Kernels/Grouped/grouped_args.h"
 
@@ -216,6 +217,7 @@ __device__ __forceinline__ void dequantize(const GroupedDequantizeArgs &args) {
 #define TE_GROUPED(name, Args, body, type, T)                                  \
   extern "C" __global__ void __launch_bounds__(kGroupedBlock)                  \
       te_grouped_##name##_##type(const __grid_constant__ Args args) {          \
+    te::rt::cuda::ptx::beginKernel();                                          \
     body<T>(args);                                                             \
   }
 #define TE_GROUPED_ALL(type, T)                                                \
@@ -228,6 +230,7 @@ TE_GROUPED_ALL(f16, f16)
 
 extern "C" __global__ void __launch_bounds__(kGroupedBlock)
     te_grouped_round_sizes(const __grid_constant__ GroupedRoundArgs args) {
+  te::rt::cuda::ptx::beginKernel();
   const int64_t g = blockIdx.x * int64_t{kGroupedBlock} + threadIdx.x;
   if (g < args.groups)
     args.rounded[g] = roundGroupSize(args.sizes[g], args.multiple);
@@ -235,6 +238,7 @@ extern "C" __global__ void __launch_bounds__(kGroupedBlock)
 
 extern "C" __global__ void __launch_bounds__(kGroupedBlock)
     te_grouped_dequantize(const __grid_constant__ GroupedDequantizeArgs args) {
+  te::rt::cuda::ptx::beginKernel();
   dequantize(args);
 }
 

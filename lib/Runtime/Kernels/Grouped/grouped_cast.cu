@@ -10,6 +10,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Kernels/Cast/tile.cuh"
+#include "Kernels/Device/launch_sm90.cuh"
 #include "Kernels/Grouped/group_scan.cuh"
 #include "Kernels/Grouped/grouped_args.h"
 
@@ -279,23 +280,27 @@ using namespace te::rt::cuda;
                                                kTileBlocksPerSm<T>)            \
       te_grouped_quantize_##type##_##fp8(                                      \
           const __grid_constant__ GroupedQuantizeArgs args) {                  \
+    te::rt::cuda::ptx::beginKernel();                                          \
     quantize<T, F8, true>(args);                                               \
   }                                                                            \
   extern "C" __global__ void __launch_bounds__(kTileThreads, 2)                \
       te_grouped_quantize_##type##_##fp8##_general(                            \
           const __grid_constant__ GroupedQuantizeArgs args) {                  \
+    te::rt::cuda::ptx::beginKernel();                                          \
     quantize<T, F8, false>(args);                                              \
   }
 #define TE_GROUPED_CASTS(type, T)                                              \
   extern "C" __global__ void __launch_bounds__(kGroupedBlock,                  \
                                                kTileBlocksPerSm<T>)            \
       te_grouped_amax_##type(const __grid_constant__ GroupedAmaxArgs args) {   \
+    te::rt::cuda::ptx::beginKernel();                                          \
     amax<T>(args);                                                             \
   }                                                                            \
   extern "C" __global__ void __launch_bounds__(kGroupedBlock,                  \
                                                kTileBlocksPerSm<T>)            \
       te_grouped_zero_padding_##type(                                          \
           const __grid_constant__ GroupedZeroPaddingArgs args) {               \
+    te::rt::cuda::ptx::beginKernel();                                          \
     zeroPadding<T>(args);                                                      \
   }                                                                            \
   TE_GROUPED_QUANTIZE(type, T, e4m3, E4M3)                                     \
@@ -304,6 +309,7 @@ using namespace te::rt::cuda;
 extern "C" __global__ void __launch_bounds__(kGroupedBlock, 3)
     te_grouped_dequantize_rows(
         const __grid_constant__ GroupedDequantizeArgs args) {
+  te::rt::cuda::ptx::beginKernel();
   if (args.fp8Type == TE_RT_F8E4M3FN)
     dequantizeRowsOf<E4M3>(args);
   else

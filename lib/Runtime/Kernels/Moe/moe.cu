@@ -9,6 +9,7 @@
 
 #include "Core/Router.h"
 #include "Kernels/Device/elements.cuh"
+#include "Kernels/Device/launch_sm90.cuh"
 #include "Kernels/Moe/moe_args.h"
 #include "Kernels/Moe/route.cuh"
 #include "Kernels/Norm/lane_sum.cuh"
@@ -298,6 +299,7 @@ __device__ __forceinline__ void unpermute(const MoeUnpermuteArgs &args) {
 #define TE_MOE(name, Args, body, type, T)                                      \
   extern "C" __global__ void __launch_bounds__(kMoeBlock)                      \
       te_##name##_##type(const __grid_constant__ Args args) {                  \
+    te::rt::cuda::ptx::beginKernel();                                          \
     body<T>(args);                                                             \
   }
 #define TE_MOE_ALL(type, T)                                                    \
@@ -314,6 +316,7 @@ TE_MOE_ALL(f16, f16)
 #define TE_MOE_ROUTE(name, body)                                               \
   extern "C" __global__ void __launch_bounds__(kMoeBlock)                      \
       te_moe_route_##name(const __grid_constant__ MoeRouteArgs args) {         \
+    te::rt::cuda::ptx::beginKernel();                                          \
     body(args, blockIdx.x, reinterpret_cast<uint32_t *>(dynamicShared));       \
   }
 

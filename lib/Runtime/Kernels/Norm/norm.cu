@@ -22,6 +22,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Core/Formulas.h"
+#include "Kernels/Device/launch_sm90.cuh"
 #include "Kernels/Norm/block_sum.cuh"
 #include "Kernels/Norm/lane_sum.cuh"
 #include "Kernels/Norm/narrow_rows.cuh"
@@ -521,11 +522,13 @@ using namespace te::rt::cuda;
   extern "C" __global__ void __launch_bounds__(kNormBlock)                     \
       te_##name##_narrow##threads##_##type(                                    \
           const __grid_constant__ NormArgs args) {                             \
+    te::rt::cuda::ptx::beginKernel();                                          \
     narrowNorm<T, threads, centred>(args);                                     \
   }                                                                            \
   extern "C" __global__ void __launch_bounds__(kNormBlock)                     \
       te_##name##_backward_narrow##threads##_##type(                           \
           const __grid_constant__ NormBackwardArgs args) {                     \
+    te::rt::cuda::ptx::beginKernel();                                          \
     narrowGradients<T, threads, centred>(args);                                \
   }
 #define TE_NORM(name, type, T, centred, GradBody)                              \
@@ -533,29 +536,35 @@ using namespace te::rt::cuda;
   TE_NORM_NARROW(name, 32, type, T, centred)                                   \
   extern "C" __global__ void __launch_bounds__(kNormBlock)                     \
       te_##name##_short_##type(const __grid_constant__ NormArgs args) {        \
+    te::rt::cuda::ptx::beginKernel();                                          \
     norm<T, kNormShortRuns, centred>(args);                                    \
   }                                                                            \
   extern "C" __global__ void __launch_bounds__(kNormBlock)                     \
       te_##name##_long_##type(const __grid_constant__ NormArgs args) {         \
+    te::rt::cuda::ptx::beginKernel();                                          \
     norm<T, kNormLongRuns, centred>(args);                                     \
   }                                                                            \
   extern "C" __global__ void __launch_bounds__(kNormBlock)                     \
       te_##name##_any_##type(const __grid_constant__ NormArgs args) {          \
+    te::rt::cuda::ptx::beginKernel();                                          \
     norm<T, 0, centred>(args);                                                 \
   }                                                                            \
   extern "C" __global__ void __launch_bounds__(kNormBlock, 3)                  \
       te_##name##_backward_short_##type(                                       \
           const __grid_constant__ NormBackwardArgs args) {                     \
+    te::rt::cuda::ptx::beginKernel();                                          \
     normBackward<T, kNormShortRuns, GradBody>(args);                           \
   }                                                                            \
   extern "C" __global__ void __launch_bounds__(kPairBlock, 2)                  \
       te_##name##_backward_strips_##type(                                      \
           const __grid_constant__ NormBackwardArgs args) {                     \
+    te::rt::cuda::ptx::beginKernel();                                          \
     StripGradients<T, centred>(args).run();                                    \
   }                                                                            \
   extern "C" __global__ void __launch_bounds__(kNormBlock, 4)                  \
       te_##name##_backward_any_##type(                                         \
           const __grid_constant__ NormBackwardArgs args) {                     \
+    te::rt::cuda::ptx::beginKernel();                                          \
     normBackward<T, 0, GradBody>(args);                                        \
   }
 #define TE_NORM_TYPE(type, T)                                                  \
@@ -563,18 +572,22 @@ using namespace te::rt::cuda;
   TE_NORM(layer_norm, type, T, true, LayerGradBody)                            \
   extern "C" __global__ void __launch_bounds__(kPairBlock, 6)                  \
       te_layer_norm_block_##type(const __grid_constant__ NormArgs args) {      \
+    te::rt::cuda::ptx::beginKernel();                                          \
     BlockNorm<T>(args).run();                                                  \
   }                                                                            \
   extern "C" __global__ void __launch_bounds__(kNormBlock, 6)                  \
       te_bias_grad_##type(const __grid_constant__ ColumnSumArgs args) {        \
+    te::rt::cuda::ptx::beginKernel();                                          \
     biasGrad<T>(args);                                                         \
   }                                                                            \
   extern "C" __global__ void __launch_bounds__(kNormBlock, 6)                  \
       te_chunk_sum_##type(const __grid_constant__ ChunkSumArgs args) {         \
+    te::rt::cuda::ptx::beginKernel();                                          \
     chunkSum<T>(args);                                                         \
   }                                                                            \
   extern "C" __global__ void __launch_bounds__(kStripColumns *kStripRuns)      \
       te_strip_sum_##type(const __grid_constant__ StripSumArgs args) {         \
+    te::rt::cuda::ptx::beginKernel();                                          \
     stripSum<T>(args);                                                         \
   }
 TE_NORM_TYPE(f32, float)

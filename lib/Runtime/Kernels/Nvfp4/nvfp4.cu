@@ -11,6 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Kernels/Device/launch_sm90.cuh"
 #include "Kernels/Nvfp4/nvfp4.cuh"
 
 namespace te::rt::cuda {
@@ -331,6 +332,7 @@ using namespace te::rt::cuda;
   extern "C" __global__ void __launch_bounds__(kTileThreads, blocksPerSm<T>)   \
       te_quantize_nvfp4_##scheme##_##mode##_##type(                            \
           const __grid_constant__ QuantizeNvfp4Args args) {                    \
+    te::rt::cuda::ptx::beginKernel();                                          \
     quantize<T, kSquare, NvMode::kMode>(args);                                 \
   }
 #define TE_QUANTIZE_NVFP4_MODES(scheme, kSquare, type, T)                      \
@@ -340,6 +342,7 @@ using namespace te::rt::cuda;
 #define TE_NVFP4_TYPE(type, T)                                                 \
   extern "C" __global__ void __launch_bounds__(kNvThreads)                     \
       te_amax_rows_##type(const __grid_constant__ AmaxRowsArgs args) {         \
+    te::rt::cuda::ptx::beginKernel();                                          \
     amaxRows<T>(args);                                                         \
   }                                                                            \
   TE_QUANTIZE_NVFP4_MODES(1x16, false, type, T)                                \
@@ -350,15 +353,18 @@ TE_NVFP4_TYPE(f32, float)
 
 extern "C" __global__ void __launch_bounds__(kNvThreads)
     te_hadamard(const __grid_constant__ HadamardArgs args) {
+  te::rt::cuda::ptx::beginKernel();
   hadamard<2>(args);
 }
 extern "C" __global__ void __launch_bounds__(kNvThreads)
     te_hadamard_general(const __grid_constant__ HadamardArgs args) {
+  te::rt::cuda::ptx::beginKernel();
   hadamard<1>(args);
 }
 
 extern "C" __global__ void __launch_bounds__(kNvThreads)
     te_nvfp4_alpha(const __grid_constant__ Nvfp4AlphaArgs args) {
+  te::rt::cuda::ptx::beginKernel();
   const int64_t row =
       static_cast<int64_t>(blockIdx.x) * kNvThreads + threadIdx.x;
   if (row < args.matrices * args.rows)
@@ -369,6 +375,7 @@ extern "C" __global__ void __launch_bounds__(kNvThreads)
 
 extern "C" __global__ void
 te_rng_advance(const __grid_constant__ RngAdvanceArgs args) {
+  te::rt::cuda::ptx::beginKernel();
   const uint32_t seed = args.state[0], offset = args.state[1];
   args.newState[0] = seed;
   args.newState[1] = offset + args.count;

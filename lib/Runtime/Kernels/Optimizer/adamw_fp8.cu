@@ -10,6 +10,7 @@
 #include "Core/Moments.h"
 #include "Kernels/Device/elements.cuh"
 #include "Kernels/Device/fp8_sm89.cuh"
+#include "Kernels/Device/launch_sm90.cuh"
 #include "Kernels/Optimizer/adamw_run.cuh"
 #include "Kernels/Optimizer/keep.cuh"
 #include "Kernels/Optimizer/optimizer_args.h"
@@ -169,6 +170,7 @@ using namespace te::rt::cuda;
   extern "C" __global__ void __launch_bounds__(kOptimizerBlock, 6)             \
       te_adamw_fp8_##param##_##grad(                                           \
           const __grid_constant__ AdamwFp8Args args) {                         \
+    te::rt::cuda::ptx::beginKernel();                                          \
     adamwFp8<Param, Grad>(args);                                               \
   }
 #define TE_ADAMW_FP8_GRADS(param, Param)                                       \

@@ -11,6 +11,7 @@
 
 #include "Core/Formulas.h"
 #include "Kernels/Device/elements.cuh"
+#include "Kernels/Device/launch_sm90.cuh"
 #include "Kernels/Norm/lane_sum.cuh"
 #include "Kernels/Optimizer/adamw_run.cuh"
 #include "Kernels/Optimizer/keep.cuh"
@@ -253,6 +254,7 @@ using namespace te::rt::cuda;
 
 extern "C" __global__ void __launch_bounds__(kOptimizerBlock)
     te_sum_of_squares(const __grid_constant__ SquaresArgs args) {
+  te::rt::cuda::ptx::beginKernel();
   const SquaresTensor tensor = tensorOf(args);
   const int64_t run = static_cast<int64_t>(blockIdx.x - tensor.firstBlock) *
                           kSquaresRunsPerBlock +
@@ -268,6 +270,7 @@ extern "C" __global__ void __launch_bounds__(kOptimizerBlock)
 
 extern "C" __global__ void __launch_bounds__(kOptimizerBlock)
     te_sum_of_squares_runs(const __grid_constant__ SquaresArgs args) {
+  te::rt::cuda::ptx::beginKernel();
   static_assert(kOptimizerBlock == kLanes);
   // The total of a single tensor needs no other kernel.
   const bool isAll = args.numTensors == 1;
@@ -298,6 +301,7 @@ extern "C" __global__ void __launch_bounds__(kOptimizerBlock)
 
 extern "C" __global__ void __launch_bounds__(1)
     te_sum_of_squares_total(const __grid_constant__ SquaresArgs args) {
+  te::rt::cuda::ptx::beginKernel();
   if (isSkipped(args.skip)) {
     *args.newSum = 0.0f;
     return;
@@ -311,6 +315,7 @@ extern "C" __global__ void __launch_bounds__(1)
 
 extern "C" __global__ void __launch_bounds__(1)
     te_clip_factor(const __grid_constant__ ClipFactorArgs args) {
+  te::rt::cuda::ptx::beginKernel();
   const float norm = sqrtf(*args.sum);
   *args.norm = norm;
   *args.factor = math::clipFactor(norm, args.maxNorm);
@@ -320,11 +325,13 @@ extern "C" __global__ void __launch_bounds__(1)
   extern "C" __global__ void __launch_bounds__(kOptimizerBlock)                \
       te_adamw_##param##_##grad##_##moment(                                    \
           const __grid_constant__ AdamwArgs args) {                            \
+    te::rt::cuda::ptx::beginKernel();                                          \
     adamw<Param, Grad, Moment>(args);                                          \
   }                                                                            \
   extern "C" __global__ void __launch_bounds__(kOptimizerBlock)                \
       te_adamw_group_##param##_##grad##_##moment(                              \
           const __grid_constant__ AdamwGroupArgs args) {                       \
+    te::rt::cuda::ptx::beginKernel();                                          \
     adamwGroup<Param, Grad, Moment>(args);                                     \
   }
 #define TE_OPTIMIZER(param, grad, Param, Grad)                                 \
@@ -332,6 +339,7 @@ extern "C" __global__ void __launch_bounds__(1)
   TE_ADAMW(param, grad, bf16, Param, Grad, bf16)                               \
   extern "C" __global__ void __launch_bounds__(kOptimizerBlock)                \
       te_sgd_##param##_##grad(const __grid_constant__ SgdArgs args) {          \
+    te::rt::cuda::ptx::beginKernel();                                          \
     sgd<Param, Grad>(args);                                                    \
   }
 #define TE_OPTIMIZER_GRADS(param, Param)                                       \

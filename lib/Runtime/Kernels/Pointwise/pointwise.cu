@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Kernels/Device/chunk.cuh"
+#include "Kernels/Device/launch_sm90.cuh"
 #include "Kernels/Pointwise/pointwise_args.h"
 
 namespace te::rt::cuda {
@@ -86,6 +87,7 @@ using namespace te::rt::cuda;
 #define TE_FILL(bytes, T)                                                      \
   extern "C" __global__ void __launch_bounds__(kPointwiseBlock)                \
       te_fill_##bytes(const __grid_constant__ FillArgs args) {                 \
+    te::rt::cuda::ptx::beginKernel();                                          \
     fill<T>(args);                                                             \
   }
 TE_FILL(1, uint8_t)
@@ -95,6 +97,7 @@ TE_FILL(4, uint32_t)
 #define TE_BIAS_ADD(name, T)                                                   \
   extern "C" __global__ void __launch_bounds__(kPointwiseBlock)                \
       te_bias_add_##name(const __grid_constant__ BiasAddArgs args) {           \
+    te::rt::cuda::ptx::beginKernel();                                          \
     biasAdd<T>(args);                                                          \
   }
 TE_BIAS_ADD(f32, float)
@@ -104,6 +107,7 @@ TE_BIAS_ADD(f16, f16)
 #define TE_COPY_STRIDED(bytes, T)                                              \
   extern "C" __global__ void __launch_bounds__(kPointwiseBlock)                \
       te_copy_strided_##bytes(const __grid_constant__ CopyStridedArgs args) {  \
+    te::rt::cuda::ptx::beginKernel();                                          \
     copyStrided<T>(args);                                                      \
   }
 TE_COPY_STRIDED(1, uint8_t)

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Kernels/Device/chunk.cuh"
+#include "Kernels/Device/launch_sm90.cuh"
 #include "Kernels/Probe/probe_args.h"
 
 namespace te::rt::cuda {
@@ -86,6 +87,7 @@ using namespace te::rt::cuda;
 
 extern "C" __global__ void __launch_bounds__(kProbeBlock)
     te_tensor_stats_finish(const __grid_constant__ TensorStatsFinishArgs args) {
+  te::rt::cuda::ptx::beginKernel();
   // Loads are issued together; each thread adds its own sum, in order.
   constexpr int kRuns = 64;
   __shared__ double loaded[kRuns * kProbeFields];
@@ -116,10 +118,12 @@ extern "C" __global__ void __launch_bounds__(kProbeBlock)
   extern "C" __global__ void __launch_bounds__(kProbeBlock)                    \
       te_count_nonfinite_##type(                                               \
           const __grid_constant__ CountNonfiniteArgs args) {                   \
+    te::rt::cuda::ptx::beginKernel();                                          \
     countNonfinite<T>(args);                                                   \
   }                                                                            \
   extern "C" __global__ void __launch_bounds__(kProbeBlock)                    \
       te_tensor_stats_##type(const __grid_constant__ TensorStatsArgs args) {   \
+    te::rt::cuda::ptx::beginKernel();                                          \
     tensorStats<T>(args);                                                      \
   }
 TE_PROBE(f32, float)

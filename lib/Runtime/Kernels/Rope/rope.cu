@@ -14,6 +14,7 @@
 
 #include "Core/Rotation.h"
 #include "Kernels/Device/elements.cuh"
+#include "Kernels/Device/launch_sm90.cuh"
 #include "Kernels/Rope/rope_args.h"
 
 namespace te::rt::cuda {
@@ -172,6 +173,7 @@ using namespace te::rt::cuda;
 #define TE_ROPE(form, type, call)                                              \
   extern "C" __global__ void __launch_bounds__(kRopeBlock)                     \
       te_rope_##form##_##type(const __grid_constant__ RopeArgs given) {        \
+    te::rt::cuda::ptx::beginKernel();                                          \
     const Rope args(given);                                                    \
     call;                                                                      \
   }

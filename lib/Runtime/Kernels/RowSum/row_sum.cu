@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Kernels/Device/elements.cuh"
+#include "Kernels/Device/launch_sm90.cuh"
 #include "Kernels/Norm/lane_sum.cuh"
 #include "Kernels/RowSum/row_sum_args.h"
 
@@ -51,6 +52,7 @@ using namespace te::rt::cuda;
 #define TE_ROW_SUM(name, out, T, Out)                                          \
   extern "C" __global__ void __launch_bounds__(kRowSumBlock)                   \
       te_row_sum_##name##_##out(const __grid_constant__ RowSumArgs args) {     \
+    te::rt::cuda::ptx::beginKernel();                                          \
     rowSum<T, Out>(args);                                                      \
   }
 #define TE_ROW_SUM_TYPE(name, T)                                               \

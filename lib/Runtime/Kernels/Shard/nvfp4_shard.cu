@@ -7,6 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Kernels/Device/launch_sm90.cuh"
 #include "Kernels/Nvfp4/nvfp4.cuh"
 #include "Kernels/Shard/shard.cuh"
 #include "Kernels/Shard/shard_args.h"
@@ -122,6 +123,7 @@ using namespace te::rt::cuda;
   extern "C" __global__ void __launch_bounds__(kShardThreads)                  \
       te_quantize_nvfp4_shard_##type(                                          \
           const __grid_constant__ QuantizeNvfp4ShardArgs args) {               \
+    te::rt::cuda::ptx::beginKernel();                                          \
     quantizeNvfp4Shard<T>(args);                                               \
   }
 TE_QUANTIZE_NVFP4_SHARD(bf16, bf16)

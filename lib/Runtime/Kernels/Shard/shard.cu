@@ -10,6 +10,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Kernels/Cast/tile.cuh"
+#include "Kernels/Device/launch_sm90.cuh"
 #include "Kernels/Shard/shard.cuh"
 #include "Kernels/Shard/shard_args.h"
 
@@ -300,23 +301,27 @@ using namespace te::rt::cuda;
   extern "C" __global__ void __launch_bounds__(kShardThreads)                  \
       te_quantize_shard_block_##type##_##fp8(                                  \
           const __grid_constant__ QuantizeShardArgs args) {                    \
+    te::rt::cuda::ptx::beginKernel();                                          \
     quantizeShard<T, F8, BlockScale<T, F8>>(args);                             \
   }                                                                            \
   extern "C" __global__ void __launch_bounds__(kShardThreads)                  \
       te_quantize_shard_mx_##type##_##fp8(                                     \
           const __grid_constant__ QuantizeShardArgs args) {                    \
+    te::rt::cuda::ptx::beginKernel();                                          \
     quantizeShard<T, F8, MxScale<F8>>(args);                                   \
   }
 #define TE_PARTIAL_AMAX(type, T, rows, cols)                                   \
   extern "C" __global__ void __launch_bounds__(kShardThreads)                  \
       te_partial_amax_##rows##x##cols##_##type(                                \
           const __grid_constant__ PartialAmaxArgs args) {                      \
+    te::rt::cuda::ptx::beginKernel();                                          \
     partialAmaxOfTile<T, rows, cols>(args);                                    \
   }
 #define TE_SHARD_TYPE(type, T)                                                 \
   extern "C" __global__ void __launch_bounds__(kShardThreads)                  \
       te_partial_amax_128x128_##type(                                          \
           const __grid_constant__ PartialAmaxArgs args) {                      \
+    te::rt::cuda::ptx::beginKernel();                                          \
     partialAmax<T>(args);                                                      \
   }                                                                            \
   TE_PARTIAL_AMAX(type, T, 1, 32)                                              \

@@ -147,7 +147,7 @@ TEST_F(CudaFault, EveryCallMayFail) {
       ++numFailures;
       // The error of a launch names the kernel.
       const std::string name =
-          book().failedCall == "cuLaunchKernel" ? "te_" : book().failedCall;
+          book().failedCall == "cuLaunchKernelEx" ? "te_" : book().failedCall;
       EXPECT_NE(status.message.find(name), std::string::npos);
       const te_rt_status codes[] = {TE_RT_OUT_OF_MEMORY, TE_RT_DEVICE_ERROR,
                                     TE_RT_UNSUPPORTED};

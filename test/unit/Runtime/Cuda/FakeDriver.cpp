@@ -619,29 +619,37 @@ CUresult CUDAAPI cuFuncSetAttribute(CUfunction function,
   return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned gridX,
-                                unsigned gridY, unsigned gridZ, unsigned blockX,
-                                unsigned blockY, unsigned blockZ,
-                                unsigned sharedBytes, CUstream stream,
-                                void **arguments, void **) {
-  ENTER(cuLaunchKernel);
-  Object *object = book().use(function, Kind::function, "cuLaunchKernel");
-  Object *on = enqueuingStream(stream, "cuLaunchKernel");
+CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig *config,
+                                  CUfunction function, void **arguments,
+                                  void **) {
+  ENTER(cuLaunchKernelEx);
+  Object *object = book().use(function, Kind::function, "cuLaunchKernelEx");
+  Object *on = enqueuingStream(config->hStream, "cuLaunchKernelEx");
   if (!object || !on)
     return CUDA_ERROR_INVALID_HANDLE;
   auto isFrom1To = [](uint64_t value, uint64_t most) {
     return value >= 1 && value <= most;
   };
-  if (!isFrom1To(gridX, INT32_MAX) || !isFrom1To(gridY, 65535) ||
-      !isFrom1To(gridZ, 65535) || !isFrom1To(blockX, 1024) ||
-      !isFrom1To(blockY, 1024) || !isFrom1To(blockZ, 64) ||
-      blockX * blockY * blockZ > 1024 || sharedBytes > object->sharedLimit)
+  const auto &c = *config;
+  if (!isFrom1To(c.gridDimX, INT32_MAX) || !isFrom1To(c.gridDimY, 65535) ||
+      !isFrom1To(c.gridDimZ, 65535) || !isFrom1To(c.blockDimX, 1024) ||
+      !isFrom1To(c.blockDimY, 1024) || !isFrom1To(c.blockDimZ, 64) ||
+      c.blockDimX * c.blockDimY * c.blockDimZ > 1024 ||
+      c.sharedMemBytes > object->sharedLimit)
+    return CUDA_ERROR_INVALID_VALUE;
+  // Kernels of this library wait for those before them, and generated ones do
+  // not: only the former may start before these have ended.
+  for (unsigned i = 0; i < c.numAttrs; ++i)
+    if (c.attrs[i].id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+      return CUDA_ERROR_NOT_SUPPORTED;
+  if ((c.numAttrs == 1) != (object->name.starts_with("te_") &&
+                            !object->name.starts_with("te_generated")))
     return CUDA_ERROR_INVALID_VALUE;
   book().enqueue(on, object->name);
   if (on->capturing)
     return CUDA_SUCCESS;
-  return runKernel(object->name, {gridX, gridY, gridZ}, blockX, sharedBytes,
-                   arguments)
+  return runKernel(object->name, {c.gridDimX, c.gridDimY, c.gridDimZ},
+                   c.blockDimX, c.sharedMemBytes, arguments)
              ? CUDA_SUCCESS
              : CUDA_ERROR_NOT_SUPPORTED;
 }

@@ -155,9 +155,9 @@ protected:
     workspaces.clear();
   }
 
-  const std::set<std::string> enqueueing = {"cuLaunchKernel", "cublasLtMatmul",
-                                            "cuMemcpyDtoDAsync",
-                                            "cuMemsetD8Async"};
+  const std::set<std::string> enqueueing = {
+      "cuLaunchKernelEx", "cublasLtMatmul", "cuMemcpyDtoDAsync",
+      "cuMemsetD8Async"};
   std::unique_ptr<Backend> backend;
   void *memory = nullptr;
   std::vector<void *> workspaces;

@@ -233,7 +233,6 @@ inline uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t selectors) {
   }
   return result;
 }
-template <typename T> T __ldg(const T *from) { return *from; }
 template <typename T> T __ldcs(const T *from) { return *from; }
 [[noreturn]] inline void __trap() { te::emulated::fail("__trap"); }
 

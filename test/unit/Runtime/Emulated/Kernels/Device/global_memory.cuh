@@ -1,4 +1,4 @@
-//===- global_memory.cuh - 16-byte accesses, emulated ---------------------===//
+//===- global_memory.cuh - accesses to global memory, emulated ------------===//
 
 #ifndef TE_RUNTIME_KERNELS_DEVICE_GLOBAL_MEMORY_CUH
 #define TE_RUNTIME_KERNELS_DEVICE_GLOBAL_MEMORY_CUH
@@ -33,6 +33,16 @@ inline void loadHalfSector(uint32_t &a, uint32_t &b, uint32_t &c, uint32_t &d,
 inline void loadHalfSectorIf(bool inside, uint32_t &a, uint32_t &b, uint32_t &c,
                              uint32_t &d, const uint32_t *from) {
   loadStreaming16If(inside, a, b, c, d, from);
+}
+
+inline uint32_t loadReadOnly4(const void *from) {
+  uint32_t word;
+  std::memcpy(&word, from, sizeof(word));
+  return word;
+}
+inline uint2 loadReadOnly8(const void *from) {
+  const auto *words = static_cast<const uint32_t *>(from);
+  return {loadReadOnly4(words), loadReadOnly4(words + 1)};
 }
 
 inline void store16(void *to, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
