@@ -32,7 +32,7 @@ MEASURED = {
     "h200-parallel": ("0fccedc", "2026-11-22"),
     "h200-torch-llama-speed": ("11e7665", "2026-11-27"),
     "h200-torch-qwen3-speed": ("cf764dfe", "2026-11-27"),
-    "h200-torch-experts": ("a7a7fff1", "2026-11-30"),
+    "h200-torch-experts": ("ea61b0f0", "2026-11-30"),
     "h200-torch-recompute-speed": ("3e9cbe37", "2026-11-27"),
     "h200-torch-gpt2-speed": ("31cdaa73", "2026-11-28"),
     "h200-torch-update": ("ee1f0646", "2026-11-29"),

@@ -6,14 +6,13 @@
 //===----------------------------------------------------------------------===//
 
 #include "FakeCuda.h"
+#include "FakeImages.h"
 
 #include <cuda.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <set>
-#include <string_view>
 
 using namespace te::fake;
 
@@ -37,40 +36,6 @@ void *hostPointer(CUdeviceptr pointer) {
 /// The stream of a call that may be captured.
 Object *enqueuingStream(CUstream stream, const char *call) {
   return book().use(stream, Kind::stream, call);
-}
-
-/// The names of kernels: those in the symbol tables of a fatbin's images that
-/// start like ours, in plain text after a zero byte; and all kernels of PTX.
-const std::set<std::string> &kernelsIn(const void *image) {
-  static std::map<const void *, std::set<std::string>> known;
-  const auto found = known.find(image);
-  if (found != known.end())
-    return found->second;
-  struct {
-    uint32_t magic;
-    uint16_t version, headerBytes;
-    uint64_t bytes;
-  } header;
-  std::memcpy(&header, image, sizeof(header));
-  std::set<std::string> names;
-  if (header.magic == 0xba55ed50u) {
-    const std::string_view text(static_cast<const char *>(image),
-                                header.headerBytes + header.bytes);
-    const std::string_view start("\0te_", 4);
-    for (size_t at = text.find(start); at != text.npos;
-         at = text.find(start, at + 1))
-      names.insert(text.data() + at + 1);
-  } else {
-    // In PTX, names follow ".entry".
-    const std::string_view text(static_cast<const char *>(image));
-    const std::string_view start(".entry ");
-    for (size_t at = text.find(start); at != text.npos;
-         at = text.find(start, at + 1)) {
-      const std::string_view rest = text.substr(at + start.size());
-      names.emplace(rest.substr(0, rest.find('(')));
-    }
-  }
-  return known[image] = std::move(names);
 }
 
 /// The driver always waits for the work of a stream, even if it need not.
