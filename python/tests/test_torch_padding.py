@@ -82,9 +82,14 @@ def weighted(model, x, scores):
     return (weights @ model.l1(x)[None])[0]
 
 
+def joined_with_sink(model, scores):
+    """Scores and a sink, [1, rows, rows + 1]."""
+    return torch.cat([scores, model.l1.bias[:1].view(1, 1, 1).expand(1, scores.shape[1], 1)], -1)
+
+
 def beside_sinks(model, scores, shift=True):
-    """Shares of scores among them and a sink, [1, rows, rows + 1], as gpt-oss computes them."""
-    joined = torch.cat([scores, model.l1.bias[:1].view(1, 1, 1).expand(1, scores.shape[1], 1)], -1)
+    """Shares of scores among them and a sink, as gpt-oss computes them."""
+    joined = joined_with_sink(model, scores)
     return (joined - joined.max(-1, keepdim=True).values if shift else joined).softmax(-1, dtype=torch.float32)
 
 
@@ -164,6 +169,21 @@ REFUSED = {
     "masked scores that are a result": (
         lambda m, x: (weighted(m, x, (scores := scores_by_hand(m, x))), scores),
         "computed over an axis with padding, which no mask that is added hides",
+    ),
+    # A hidden score, -infinity, would be True.
+    "scores as truths": (
+        lambda m, x: weighted(m, x, scores_by_hand(m, x).bool().float()),
+        "computed over an axis with padding, which no mask that is added hides",
+    ),
+    "scores as truths beside a sink": (
+        lambda m, x: with_sinks(m, x, scores_by_hand(m, x).bool().float(), shift=False),
+        "computed over an axis with padding, which no mask that is added hides",
+    ),
+    "truths of scores and a sink": (
+        lambda m, x: (joined_with_sink(m, scores_by_hand(m, x)).bool().float().softmax(-1)[..., :-1] @ m.l1(x)[None])[
+            0
+        ],
+        "appends to an axis with padding",
     ),
     "scores without a mask beside a sink": (
         lambda m, x: with_sinks(m, x, m.l1(x)[None] @ m.l2(x)[None].mT),

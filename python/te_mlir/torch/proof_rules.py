@@ -15,7 +15,7 @@ from te_mlir.torch.adapter import RESHAPES, SPLITS, SWAPS, given, name_of
 from te_mlir.torch.expert_ops import ids_of
 from te_mlir.torch.facts import ANY, COPY, ZERO, Axis, Content, Fact, Factor, aligned, axis_of, whole
 from te_mlir.torch.proof import Proof, Unprovable
-from te_mlir.torch.proof_sinks import SHARES, Between, sinks_of
+from te_mlir.torch.proof_sinks import INFINITE, SHARES, Between, sinks_of
 from te_mlir.torch.proof_views import FILLED, Views, replaced, sizes_of
 
 #: Ops whose value has the elements of their operand in their order.
@@ -238,7 +238,7 @@ class Rules(Views):
 
     def _hide(self, node: Node, source: Any, axis: int) -> None:
         """Repairs the mask of the scores that a softmax, or a `cat` before it, reads, so that it hides the padding of an axis."""
-        scores = _before(source, only=True)
+        scores = _before(source, masked=True)
         from_end = axis - node.meta["val"].dim()
         hides = name_of(node) in (*SHARES, "cat")
         if hides and name_of(scores) == "add" and not scores.kwargs and len(scores.users) == 1:
@@ -484,9 +484,9 @@ _RULES: dict[str, _Rule] = {
 }
 
 
-def _before(node: Any, only: bool = False) -> Node:
-    """The value before casts, copies and dropouts. only: whether it stops behind a value that has several users."""
-    while name_of(node) in _SAME and not (only and len(node.users) > 1):
+def _before(node: Any, masked: bool = False) -> Node:
+    """The value before casts, copies and dropouts. masked: before those that keep -infinity, of values with one user."""
+    while name_of(node) in _SAME and not (masked and (len(node.users) > 1 or node.meta["val"].dtype not in INFINITE)):
         node = node.args[0]
     return node  # type: ignore[no-any-return]
 

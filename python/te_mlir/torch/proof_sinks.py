@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 from typing import NamedTuple
 
+import torch
 from torch.fx import Node
 
 from te_mlir.torch.adapter import CASTS, given, name_of
@@ -16,6 +17,8 @@ from te_mlir.torch.facts import Factor
 
 #: Softmaxes of which an element that is hidden is 0.
 SHARES = ("softmax", "_softmax", "_safe_softmax", "special_softmax")
+#: Types of scores that may be -infinity, by which masks hide elements.
+INFINITE = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
 class Between(NamedTuple):
@@ -55,8 +58,10 @@ def sinks_of(cat: Node) -> Sinks | None:
                 weights.append(node)
             elif first in maxima and (name == "detach" or node.target is operator.getitem and node.args[1] == 0):
                 maxima.append(node)
-            elif name in CASTS and (first in joined or first in shares):
-                (joined if first in joined else shares).append(node)
+            elif name in CASTS and first in joined and node.meta["val"].dtype in INFINITE:
+                joined.append(node)
+            elif name in CASTS and first in shares:
+                shares.append(node)
             else:
                 return None
         node = node.next
