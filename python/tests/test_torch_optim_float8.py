@@ -178,11 +178,14 @@ def test_errors_of_types_of_moments():
     with pytest.raises(te_mlir.ArgumentError, match="for all groups, but got a group with its own"):
         te_mlir.torch.optim.AdamW([{"params": [tensor], "moments_dtype": torch.bfloat16}])
     optimizer = te_mlir.torch.optim.AdamW([tensor])
-    optimizer.step()
-    optimizer.moments_dtype = torch.float16
-    with pytest.raises(te_mlir.ArgumentError, match="float32, bfloat16 or float8_e4m3fn, but got float16"):
+    for _ in range(2):
+        # Before the first step, and after it.
+        optimizer.moments_dtype = torch.float16
+        with pytest.raises(te_mlir.ArgumentError, match="float32, bfloat16 or float8_e4m3fn, but got float16"):
+            optimizer.step()
+        optimizer.moments_dtype = torch.float32
         optimizer.step()
-    optimizer.moments_dtype = torch.float32
+        assert optimizer.state[tensor]["exp_avg"].dtype == torch.float32
     optimizer.param_groups[0]["moments_dtype"] = FLOAT8
     with pytest.raises(te_mlir.ArgumentError, match="for all groups, but got a group with its own"):
         optimizer.step()

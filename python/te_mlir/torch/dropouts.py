@@ -69,7 +69,8 @@ class Generators:
     def __init__(self, nodes: Iterable[Node]) -> None:
         drawn = [node.meta.get("val") for node in nodes if is_random(node)]
         devices = {value.device for value in tree_leaves(drawn) if isinstance(value, torch.Tensor)}
-        self._gpus = sorted(device.index or 0 for device in devices if device.type == "cuda")
+        gpus = [device.index for device in devices if device.type == "cuda"]
+        self._gpus = [torch.cuda.current_device() if index is None else index for index in gpus]
         self._uses_host = any(device.type == "cpu" for device in devices)
 
     def states(self) -> tuple[torch.Tensor | None, list[torch.Tensor]]:

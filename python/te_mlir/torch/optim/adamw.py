@@ -97,12 +97,12 @@ class AdamW(Optimizer):
             state.pop("moment_scales", None)
 
     def _start_states(self, tensor: torch.Tensor, group: Mapping[str, Any], names: Sequence[str]) -> None:
+        # `moments_dtype` may have changed.
+        self._check_moments_dtype()
+        self._check_parameter(tensor, tensor.device)
         state = self.state.get(tensor, {})
         if "exp_avg" in state and state["exp_avg"].dtype != self._type_of("exp_avg"):
-            # `moments_dtype` changed since the last step.
-            self._check_moments_dtype()
-            self._check_parameter(tensor, tensor.device)
-            self._check_not_captured(tensor, names)
+            self._check_not_captured(tensor, f"one whose moments are {dtype_name(state['exp_avg'].dtype)}")
             moments = {name: self._loaded_state(tensor, name, state) for name in names}
             state.pop("moment_scales", None)
             state.update(moments)
@@ -130,7 +130,8 @@ class AdamW(Optimizer):
             saved = _to_float8(saved)
         elif not self._is_float8 and "moment_scales" in saved:
             saved = _from_float8(saved)
-        return saved[name].to(tensor.device, self._new_state(tensor, name).dtype, copy=True).contiguous()
+        dtype = torch.float32 if name == "moment_scales" else self._type_of(name)
+        return saved[name].to(tensor.device, dtype, copy=True).contiguous()
 
     def _options(self, group: Mapping[str, Any]) -> tuple[Any, ...]:
         _refuse_own_type(group)

@@ -249,7 +249,8 @@ class Optimizer(torch.optim.Optimizer):
         wanted = [name for name in needed if state.get(name) is None]
         if self._counts_steps and "step" not in wanted and state["step"].device != self._step_device(tensor, group):
             wanted.append("step")
-        self._check_not_captured(tensor, wanted)
+        if wanted:
+            self._check_not_captured(tensor, f"one without {', '.join(map(repr, wanted))}")
         for name in wanted:
             is_count = self._counts_steps and name == "step"
             count = float(state.get(name, 0.0)) if is_count else 0.0
@@ -257,12 +258,12 @@ class Optimizer(torch.optim.Optimizer):
             self.state[tensor][name] = started
 
     @staticmethod
-    def _check_not_captured(tensor: torch.Tensor, wanted: Sequence[str]) -> None:
-        """Raises ArgumentError if a step that is captured would start or convert states."""
-        if wanted and _is_captured(tensor.device):
+    def _check_not_captured(tensor: torch.Tensor, found: str) -> None:
+        """Raises ArgumentError if a step is captured that would start or convert the states of a parameter, of which it says `found`."""
+        if _is_captured(tensor.device):
             raise ArgumentError(
-                "expected a step that starts the states of all parameters with a gradient before one is captured, but "
-                f"got a parameter without {', '.join(map(repr, wanted))}"
+                "expected a step that starts the states of all parameters with a gradient, in their types, before one is "
+                f"captured, but got a parameter, {found}"
             )
 
     def _new_step(self, tensor: torch.Tensor, group: Mapping[str, Any], count: float) -> torch.Tensor:
