@@ -6,7 +6,9 @@ set(TE_WARNINGS -Wall -Wextra -Werror -Wno-unused-parameter)
 function(te_use_ccache_and_lld)
   find_program(CCACHE ccache)
   if(CCACHE)
-    set(launcher ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
+    # Objects do not depend on the folder, so that another clone finds them.
+    set(launcher ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros
+        CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE})
     set(CMAKE_C_COMPILER_LAUNCHER ${launcher} PARENT_SCOPE)
     set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher} PARENT_SCOPE)
   endif()

@@ -404,7 +404,6 @@ void addDocuments(Cases &cases) {
       }
 }
 
-/// The loss of 1024 rows of logits, as te-chunk-logits computes it.
 /// Routing of T tokens to 8 of 128 experts each, whose rows start at multiples
 /// of 128: the sizes of Qwen3 30B-A3B.
 void addExperts(Cases &cases) {
@@ -458,6 +457,7 @@ void addExperts(Cases &cases) {
   }
 }
 
+/// The loss of 1024 rows of logits, as te-chunk-logits computes it.
 void addLosses(Cases &cases) {
   constexpr int64_t rows = 1024, vocab = 128256;
   const std::string size = " 1024x128256";

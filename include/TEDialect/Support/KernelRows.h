@@ -150,6 +150,10 @@ inline constexpr int64_t kSquaresRun = 4096;
 /// Elements of AdamW's 8-bit moments that share a scale.
 inline constexpr int64_t kMomentBlock = 128;
 
+/// The most blocks of a GPU that route tokens: each of them reads the counts of
+/// all.
+inline constexpr int64_t kMostRouteBlocks = 64;
+
 /// 13 f64 for each run of elements.
 inline constexpr int64_t kStatsRun = 32768, kStatsRowBytes = 104;
 

@@ -342,6 +342,18 @@ TEST_P(Moe, RoutingOfManyEntriesKeepsTheirOrder) {
     }
 }
 
+// So many that the counts of few warps, and of one, fit in the shared memory of
+// a block of a GPU.
+TEST_P(Moe, RoutingToManyGroups) {
+  for (int64_t experts : {6000, 19370}) {
+    std::vector<int32_t> ids;
+    for (int64_t i = 0; i < 700; ++i)
+      ids.push_back(static_cast<int32_t>(i * 7919 % 40 * (experts / 40)));
+    checkRouting(device(), ids, nullptr, 1, experts, 720, 1, 0);
+    checkRouting(device(), ids, nullptr, 1, experts, 160, 4, 3);
+  }
+}
+
 // Groups of a fixed size, including an expert without entries and one with all
 // of them.
 TEST_P(Moe, PaddedGroupsHaveTheirCapacity) {

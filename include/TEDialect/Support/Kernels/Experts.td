@@ -45,6 +45,7 @@ def moe_route : Kernel<Experts> {
                          Out<["1"], "i32">:$dropped);
   let Relations = [Entries<"tokens", "k">];
   let HasRule = 1;
+  let Workspace = "kMostRouteBlocks * (groups + 1) * 4";
 }
 
 def moe_unpermute : Kernel<Experts> {

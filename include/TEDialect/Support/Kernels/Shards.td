@@ -45,6 +45,7 @@ def quantize_nvfp4_shard : Kernel<Shards> {
                    Multiple<"start", "2">,
                    Multiple<"rows", "16">,
                    Multiple<"cols", "16">];
+  let Workspace = "4";
 }
 
 def quantize_shard : Kernel<Shards> {

@@ -2,8 +2,8 @@
 //
 // The runtime launches kernels so that the blocks of one may start while the
 // last blocks of the kernel before it on the stream still run (programmatic
-// stream serialization). So each kernel begins with beginKernel, and reads and
-// writes no memory before that: lint-kernel_starts checks it.
+// stream serialization). So each kernel reads and writes no memory before
+// beginKernel, with which it begins: lint-kernel_starts checks the latter.
 //
 //===----------------------------------------------------------------------===//
 

@@ -8,6 +8,7 @@
 
 #include "Cuda/CudaBackend.h"
 
+#include "Core/Workspaces.h"
 #include "Kernels/Moe/moe_args.h"
 #include "Kernels/Pointwise/KernelLookup.h"
 
@@ -102,7 +103,9 @@ Status plan_moe_route(const CudaDevice &device, const moe_route_params &params,
   args.alignment = params.alignment;
   args.capacity = params.capacity;
   args.segment = std::max<int64_t>(
-      roundUp(ceilDiv(args.entries, kMostRouteBlocks * warps), kRouteBatch),
+      roundUp(ceilDiv(args.entries,
+                      te_table::kernel_rows::kMostRouteBlocks * warps),
+              kRouteBatch),
       kRouteBatch);
   args.warps = static_cast<uint32_t>(warps);
   args.blocks = static_cast<uint32_t>(
@@ -117,10 +120,8 @@ Status plan_moe_route(const CudaDevice &device, const moe_route_params &params,
     config->block = static_cast<unsigned>(32 * warps);
     config->gridX = args.blocks;
   }
-  const int64_t bytes =
-      args.blocks * (params.groups + 1) * int64_t{sizeof(uint32_t)};
   *plan = makeWorkspacePlan(
-      device, bytes,
+      device, workspaceBytes(params),
       [=](Launcher launch, void *const *buffers, void *workspace) {
         MoeRouteArgs given = args;
         given.ids = as<const int32_t>(buffers[b::ids]);

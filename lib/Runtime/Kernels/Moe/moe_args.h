@@ -83,8 +83,6 @@ TE_HOST_DEVICE int64_t routerStride(int64_t experts) { return experts | 1; }
 inline constexpr int kPermutedRows = 4;
 /// Entries that a warp loads at a time. The segment of a warp is a multiple.
 inline constexpr int kRouteBatch = 256;
-/// The most blocks that route: each of them reads the counts of all.
-inline constexpr int kMostRouteBlocks = 64;
 /// Dynamic shared memory of such a block: the start and the size of each group,
 /// the number of its entries in each warp's segment, and one more number.
 constexpr int64_t routeSharedBytes(int64_t groups, int64_t warps) {

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Core/Workspaces.h"
 #include "Cuda/CudaBackend.h"
 #include "Cuda/Nccl.h"
 #include "Kernels/LaunchPlan.h"
@@ -107,7 +108,7 @@ Status plan_quantize_nvfp4_shard(const CudaDevice &device,
                  .type = TE_RT_F32},
                 &largest));
   *plan = makeWorkspacePlan(
-      device, sizeof(float),
+      device, workspaceBytes(params),
       [config, args, largest = std::shared_ptr<Plan>(std::move(largest))](
           const Launcher &launch, void *const *buffers, void *workspace) {
         namespace index = quantize_nvfp4_shard_buffers;
