@@ -38,6 +38,7 @@ from te_mlir.torch.shapes import Sizing, Specialised
 from te_mlir.torch.signature import Options
 from te_mlir.torch.states import States, WithStates
 from te_mlir.torch.symbols import is_size
+from te_mlir.torch.tensor_parallel import Localised, localise
 
 
 class Graph:
@@ -250,13 +251,23 @@ class Backend:
         raise_limits()
         # A float that changes makes a graph of its own. As an argument of a graph it would be a number that te cannot trace.
         torch._dynamo.config.specialize_float = True
-        reasons = _strange(module, examples)
+        # At a graph break, a number is a condition or part of a formula as often as a loss.
+        differentiate = "all" if _continues(module) else self.differentiate_outputs
+        local = localise(module, examples, self.options.main_grad)
+        if isinstance(local, Localised):
+            run, taken = self._compile(local.module, local.arguments(examples), records, differentiate), local.arguments
+            return lambda *arguments: run(*taken(arguments))
+        reasons = _strange(module, examples) if local is None else [local]
         if reasons:
             if self.strict:
                 raise ImportFailure(reasons)
             return lambda *arguments: self._leave(module, arguments, reasons)
-        # At a graph break, a number is a condition or part of a formula as often as a loss.
-        differentiate = "all" if _continues(module) else self.differentiate_outputs
+        return self._compile(module, examples, records, differentiate)
+
+    def _compile(
+        self, module: GraphModule, examples: Sequence[Any], records: bool, differentiate: str
+    ) -> Callable[..., Any]:
+        """Compiles a graph whose arguments are tensors in memory and sizes."""
         sizes = [i for i, example in enumerate(examples) if is_size(example)]
         if sizes:
             make = lambda tracing, tensors: self._graph(tracing, tensors, records, differentiate)

@@ -20,6 +20,7 @@ from te_mlir.torch.fused import cut_layers
 from te_mlir.torch.indexing import as_lookups
 from te_mlir.torch.limits import without_idle_limits
 from te_mlir.torch.mask_terms import find_terms
+from te_mlir.torch.owners import owner_of
 from te_mlir.torch.partition import Schedule, dependents, ignored, passing, refusal, untraceable, wanting
 from te_mlir.torch.writes import without_view_writes
 
@@ -68,9 +69,10 @@ def capture(tracing: graphs.Tracing, examples: Sequence[torch.Tensor], names: Se
     parameters = {
         node
         for node, example in zip(placeholders, examples)
-        if isinstance(example, torch.nn.Parameter) and example.is_contiguous() and not example.data_ptr() % 16
+        if isinstance(owner_of(example), torch.nn.Parameter) and example.is_contiguous() and not example.data_ptr() % 16
     }
-    leaves = {n for n, e in zip(placeholders, examples) if e.is_leaf and e.requires_grad and not e._is_view()}
+    owned = list(zip(placeholders, map(owner_of, examples)))
+    leaves = {n for n, e in owned if e.is_leaf and e.requires_grad and not e._is_view()}
     casts.insert_casts(flat.graph, lambda node: imports(node) or is_composed(node), leaves)
     wanted = {node for node, example in zip(placeholders, examples) if example.requires_grad}
     roots = parameters | wanted

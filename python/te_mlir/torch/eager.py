@@ -14,6 +14,7 @@ from te_mlir.torch.arguments import Feed
 from te_mlir.torch.documents import is_on_host
 from te_mlir.torch.effects import is_grad_mode
 from te_mlir.torch.masks import COMPARED
+from te_mlir.torch.owners import owner_of
 from te_mlir.torch.partition import Schedule
 from te_mlir.torch.plan import Plan
 
@@ -127,7 +128,7 @@ class Feeder:
 
     def owners(self, tensors: Sequence[torch.Tensor]) -> dict[int, torch.Tensor]:
         """The parameters that arguments are parts of."""
-        return {index: tensors[source] for index, feed, source, _ in self._parts}
+        return {index: owner_of(tensors[source]) for index, feed, source, _ in self._parts}
 
     def look(self, tensors: Sequence[torch.Tensor], renewed: bool, values: dict[Node, torch.Tensor]) -> None:
         """Checks masks, and tables of rotations, that are available before the first region; raises OtherMask."""

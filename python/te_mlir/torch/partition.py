@@ -19,6 +19,7 @@ from torch.fx import GraphModule, Node
 
 from te_mlir.torch import casts, custom, patterns
 from te_mlir.torch.adapter import reason_of
+from te_mlir.torch.collectives import is_collective
 from te_mlir.torch.effects import (
     RANDOM,
     Effects,
@@ -280,7 +281,7 @@ class Schedule:
 
     def _stays(self, node: Node) -> bool:
         """Whether a node that depends on roots stays in PyTorch regardless of what it computes."""
-        if node in self.left or node in self._idle or node not in self.dependent:
+        if node in self.left or node in self._idle or node not in self.dependent or is_collective(node):
             return True
         if node in self.frozen and node not in self._emitted:
             return True

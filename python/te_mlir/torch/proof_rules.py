@@ -12,6 +12,7 @@ from torch.fx import GraphModule, Node
 
 from te_mlir.torch import expert_ops, varlen
 from te_mlir.torch.adapter import RESHAPES, SPLITS, SWAPS, given, name_of
+from te_mlir.torch.collectives import SUM, is_collective
 from te_mlir.torch.expert_ops import ids_of
 from te_mlir.torch.facts import ANY, COPY, ZERO, Axis, Content, Fact, Factor, aligned, axis_of, whole
 from te_mlir.torch.proof import Proof, Unprovable
@@ -100,6 +101,8 @@ class Rules(Views):
         found = _RULES.get(name) or (Rules._pointwise if elementwise else None)
         if varlen.is_call(node):
             found = Rules._packed
+        if is_collective(node):
+            found = Rules._same
         if name.startswith("_assert") and not node.users:
             found = Rules._nothing
         return None if found is None else functools.partial(found, self)
@@ -120,7 +123,7 @@ class Rules(Views):
             cast = _truth if dtype is torch.bool else _rounded if dtype not in _EXACT else lambda pad: pad
             axes = tuple(tuple(f._replace(pad=cast(f.pad)) for f in axis) for axis in fact.axes)
             return Fact(axes, fact.lo, fact.hi) if dtype in _EXACT else Fact(axes)
-        if "dropout" in name_of(node):
+        if "dropout" in name_of(node) or node.target is SUM:
             kept = [tuple(f if f.pad == ZERO else f._replace(pad=ANY) for f in axis) for axis in fact.axes]
             return Fact(tuple(axis_of(axis) for axis in kept))
         return fact

@@ -28,7 +28,8 @@ _CHOICES = (torch.nn.attention._backend_from_string, torch.nn.attention._sdpa_ke
 #: The start and the end of torch.vmap.
 _BEGIN, _END = predispatch._vmap_increment_nesting, predispatch._vmap_decrement_nesting
 _FLEX = torch.ops.higher_order.flex_attention
-_CHECKPOINT = torch.ops.higher_order.tag_activation_checkpoint
+#: What dynamo calls for `torch.utils.checkpoint`.
+CHECKPOINT = torch.ops.higher_order.tag_activation_checkpoint
 
 
 def is_choice(target: Any) -> bool:
@@ -106,7 +107,7 @@ class Replay(torch.fx.Interpreter):
             return args[0].__exit__(None, None, None)
         if is_choice(target):
             return None
-        if target is _CHECKPOINT:
+        if target is CHECKPOINT:
             # The compiler chooses what to recompute.
             body, *operands = args
             return Replay(body, self.traced, self.calls).run(*operands)

@@ -21,6 +21,7 @@ from te_mlir.errors import ArgumentError
 from te_mlir.program import Argument
 from te_mlir.recipes import HighPrecision, Recipe
 from te_mlir.runtime import Context, Tensor
+from te_mlir.torch.owners import owner_of
 
 RNG_STATE = "rng_state"
 #: The prefix of keys in a module's state_dict, after the module's own name.
@@ -168,6 +169,7 @@ class States:
 
     def name_of(self, tensor: torch.Tensor, captured: str) -> str:
         """The name of a weight; `captured` if it is not a parameter of the module."""
+        tensor = owner_of(tensor)
         if not isinstance(tensor, torch.nn.Parameter):
             return captured
         if tensor not in self._names:
