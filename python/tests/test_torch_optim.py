@@ -338,6 +338,9 @@ def test_captured_steps_start_no_states(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(te_mlir.torch.optim.base, "_is_captured", lambda device: True)
         mine.step()
+        mine.moments_dtype = torch.bfloat16
+        with pytest.raises(ArgumentError, match="a parameter with moments of float32"):
+            mine.step()
     assert mine.state[tensor]["step"] == 2
 
 

@@ -102,7 +102,7 @@ class AdamW(Optimizer):
         self._check_parameter(tensor, tensor.device)
         state = self.state.get(tensor, {})
         if "exp_avg" in state and state["exp_avg"].dtype != self._type_of("exp_avg"):
-            self._check_not_captured(tensor, f"one whose moments are {dtype_name(state['exp_avg'].dtype)}")
+            self._check_not_captured(tensor, f"with moments of {dtype_name(state['exp_avg'].dtype)}")
             moments = {name: self._loaded_state(tensor, name, state) for name in names}
             state.pop("moment_scales", None)
             state.update(moments)

@@ -250,7 +250,7 @@ class Optimizer(torch.optim.Optimizer):
         if self._counts_steps and "step" not in wanted and state["step"].device != self._step_device(tensor, group):
             wanted.append("step")
         if wanted:
-            self._check_not_captured(tensor, f"one without {', '.join(map(repr, wanted))}")
+            self._check_not_captured(tensor, f"without {', '.join(map(repr, wanted))}")
         for name in wanted:
             is_count = self._counts_steps and name == "step"
             count = float(state.get(name, 0.0)) if is_count else 0.0
@@ -259,11 +259,11 @@ class Optimizer(torch.optim.Optimizer):
 
     @staticmethod
     def _check_not_captured(tensor: torch.Tensor, found: str) -> None:
-        """Raises ArgumentError if a step is captured that would start or convert the states of a parameter, of which it says `found`."""
+        """Raises ArgumentError if a step is captured, which would start or convert the states of a parameter as it is `found`."""
         if _is_captured(tensor.device):
             raise ArgumentError(
                 "expected a step that starts the states of all parameters with a gradient, in their types, before one is "
-                f"captured, but got a parameter, {found}"
+                f"captured, but got a parameter {found}"
             )
 
     def _new_step(self, tensor: torch.Tensor, group: Mapping[str, Any], count: float) -> torch.Tensor:
