@@ -13,10 +13,6 @@ extern "C" const char te_embedded_scalar_math[], te_embedded_scalar_math_end[];
 
 using namespace mlir;
 
-static bool isScalarFunction(const llvm::Function &function) {
-  return function.getName().starts_with("te_scalar_");
-}
-
 llvm::Error te::linkScalarMath(llvm::Module &module) {
   const llvm::StringRef bitcode(te_embedded_scalar_math,
                                 te_embedded_scalar_math_end -
@@ -30,10 +26,14 @@ llvm::Error te::linkScalarMath(llvm::Module &module) {
   (*library)->setTargetTriple(module.getTargetTriple());
   (*library)->setDataLayout(module.getDataLayout());
   (*library)->setModuleInlineAsm("");
-  for (llvm::Function &function : **library)
+  std::vector<std::string> defined;
+  for (llvm::Function &function : **library) {
     for (llvm::StringRef attribute :
          {"target-cpu", "target-features", "tune-cpu", "frame-pointer"})
       function.removeFnAttr(attribute);
+    if (!function.isDeclaration())
+      defined.push_back(function.getName().str());
+  }
   // Flags of the library, such as its PIC level, would be in `module` twice
   // once that gets its own.
   if (llvm::NamedMDNode *flags = (*library)->getModuleFlagsMetadata())
@@ -41,11 +41,14 @@ llvm::Error te::linkScalarMath(llvm::Module &module) {
   if (llvm::Linker::linkModules(module, std::move(*library),
                                 llvm::Linker::LinkOnlyNeeded))
     return llvm::createStringError("cannot link the scalar functions");
-  for (llvm::Function &function : module)
-    if (isScalarFunction(function) && !function.isDeclaration()) {
-      function.setLinkage(llvm::GlobalValue::InternalLinkage);
-      function.removeFnAttr(llvm::Attribute::NoInline);
-      function.addFnAttr(llvm::Attribute::AlwaysInline);
+  // Also the functions of headers that the compiler of the build did not
+  // inline: a call costs a GPU more than what they compute.
+  for (const std::string &name : defined)
+    if (llvm::Function *function = module.getFunction(name);
+        function && !function->isDeclaration()) {
+      function->setLinkage(llvm::GlobalValue::InternalLinkage);
+      function->removeFnAttr(llvm::Attribute::NoInline);
+      function->addFnAttr(llvm::Attribute::AlwaysInline);
     }
   return llvm::Error::success();
 }
