@@ -22,47 +22,45 @@ float te_scalar_approximate_reciprocal(float y);
 
 namespace {
 
-/// e^x is `significand` times 2 to the integer in the low bits of `shifted`.
-struct Exponential {
-  float significand, shifted;
+/// 2^fraction times 2 to the integer in the low bits of `shifted`. The product
+/// has to be a normal number. The left shift drops the bits above the integer.
+inline float normalPower(const math::BinaryPower &power) {
+  return math::bitsToFloat(
+      math::floatToBits(math::exp2Fraction(power.fraction)) +
+      (math::floatToBits(power.shifted) << 23));
+}
+
+/// Such a product that can be any float. A large one is computed as 2^-33 of
+/// itself and a small one as 2^33 times itself, which are normal numbers; the
+/// last step is the only one that rounds. NaN stays NaN.
+struct AnyPower {
+  /// The low bits of a sum with `shift` are the exponent of a factor.
+  float shift, unit;
+
+  explicit AnyPower(bool isSmall)
+      : shift(math::kRoundingShift + (isSmall ? 127 + 33 : 127 - 33)),
+        unit(isSmall ? 0x1p-33f : 0x1p33f) {}
+  float of(const math::BinaryPower &power) const {
+    return math::exp2Fraction(power.fraction) *
+           math::bitsToFloat(math::floatToBits(power.shifted) << 23) * unit;
+  }
 };
-
-/// Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits of the
-/// sum.
-inline Exponential exponentialOf(float x) {
-  const float shift = 12582912.0f;
-  const float shifted = x * 1.44269504f + shift;
-  const float n = shifted - shift;
-  float r = fmaf(n, -0.693359375f, x);
-  r = fmaf(n, 2.12194440e-4f, r);
-  float p = 1.9875691500e-4f;
-  p = fmaf(p, r, 1.3981999507e-3f);
-  p = fmaf(p, r, 8.3334519073e-3f);
-  p = fmaf(p, r, 4.1665795894e-2f);
-  p = fmaf(p, r, 1.6666665459e-1f);
-  p = fmaf(p, r, 5.0000001201e-1f);
-  return {fmaf(p, r * r, r) + 1.0f, shifted};
-}
-
-/// The significand times 2^(n + offset), which has to be a normal number. The
-/// left shift drops the bits above n.
-inline float scaled(const Exponential &e, int offset) {
-  return math::bitsToFloat(math::floatToBits(e.significand) +
-                           (math::floatToBits(e.shifted) << 23) +
-                           (static_cast<uint32_t>(offset) << 23));
-}
 
 } // namespace
 
-/// The result is 0 below the first bound and infinite above the second. 2^32
-/// times a result below 1, and 2^-32 times another, is a normal number; the
-/// last step is the only one that rounds. It adds a zero, or the NaN that x is.
+/// The result is 0 below the first bound and infinite above the second.
 float te_scalar_exp(float x) {
   x = __builtin_elementwise_minimum(__builtin_elementwise_maximum(x, -104.0f),
                                     88.8f);
-  const bool isSmall = x < 0.0f;
-  return fmaf(scaled(exponentialOf(x), isSmall ? 32 : -32),
-              isSmall ? 0x1p-32f : 0x1p32f, 0.0f * x);
+  const AnyPower power(x < 0.0f);
+  return power.of(math::binaryPower(x, power.shift));
+}
+
+/// te_scalar_exp(x) for x <= 0 or NaN.
+float te_scalar_exp_nonpositive(float x) {
+  x = __builtin_elementwise_maximum(x, -104.0f);
+  const AnyPower power(true);
+  return power.of(math::binaryPower(x, power.shift));
 }
 
 /// The result rounds to 1 if |x| > 9.1, so |x| is clamped to 10 before exp. The
@@ -77,7 +75,8 @@ float te_scalar_tanh(float x) {
   const float small = fmaf(p * z, x, x);
   const float size = std::fabs(x),
               a = __builtin_elementwise_minimum(size, 10.0f);
-  const float y = scaled(exponentialOf(a + a), 0) + 1.0f;
+  const float y =
+      normalPower(math::binaryPower(a + a, math::kRoundingShift)) + 1.0f;
   const float near = te_scalar_approximate_reciprocal(y);
   const float reciprocal = fmaf(near, fmaf(-y, near, 1.0f), near);
   const float large = std::copysign(fmaf(-2.0f, reciprocal, 1.0f), x);
@@ -123,22 +122,13 @@ float te_scalar_log(float x) {
   return x > 0.0f ? above : x == 0.0f ? -math::kInfinity : __builtin_nanf("");
 }
 
-/// As te_scalar_exp: 2^x is 2^n times a polynomial of x - n. It is exact if x
-/// is an integer.
+/// As te_scalar_exp. It is exact if x is an integer.
 float te_scalar_exp2(float x) {
-  const float shift = 12582912.0f;
   x = __builtin_elementwise_minimum(__builtin_elementwise_maximum(x, -151.0f),
                                     129.0f);
-  const float shifted = x + shift, r = x - (shifted - shift);
-  float p = 1.535336063e-4f;
-  p = fmaf(p, r, 1.339887487e-3f);
-  p = fmaf(p, r, 9.618437366e-3f);
-  p = fmaf(p, r, 5.550332470e-2f);
-  p = fmaf(p, r, 2.402264791e-1f);
-  p = fmaf(p, r, 6.931472029e-1f);
-  const bool isSmall = x < 0.0f;
-  return fmaf(scaled({fmaf(p, r, 1.0f), shifted}, isSmall ? 32 : -32),
-              isSmall ? 0x1p-32f : 0x1p32f, 0.0f * x);
+  const AnyPower power(x < 0.0f);
+  const float shifted = x + power.shift;
+  return power.of({x - (shifted - power.shift), shifted});
 }
 
 /// As te_scalar_log, times log2(e) = 1 + 0.4426950. It is exact if x is a power
@@ -256,7 +246,8 @@ float te_scalar_erf(float x) {
   q = fmaf(q, t, -6.371821753e-1f);
   q = fmaf(q, t, -1.276756660e-1f);
   q = fmaf(q, t, -1.956665271e-4f) - t;
-  const float large = std::copysign(1.0f - scaled(exponentialOf(q), 0), x);
+  const float large = std::copysign(
+      1.0f - normalPower(math::binaryPower(q, math::kRoundingShift)), x);
   // `small` is NaN if x is.
   return size >= 0.93f ? large : small;
 }

@@ -3,8 +3,6 @@
 // Device versions of Core/Math.h on a restricted domain, where its special
 // cases cannot occur. Each returns exactly the bits of the general function:
 //
-//   * rint(x * log2 e) is a rounded add of 1.5 * 2^23, whose low mantissa bits
-//     are then the integer, so no conversion is needed;
 //   * scaling by 2^n is an addition to the exponent, exact if p * 2^n is
 //     normal;
 //   * 1 / y is one correction step from the hardware's approximation, which is
@@ -27,20 +25,10 @@ __device__ __forceinline__ bool isFastExpArgument(float x) {
 
 /// math::exp(x) for |x| < 87.
 __device__ __forceinline__ float fastExp(float x) {
-  const float shift = 12582912.0f; // 1.5 * 2^23
-  const float shifted = __fadd_rn(__fmul_rn(x, 1.44269504f), shift);
-  const float n = __fsub_rn(shifted, shift);
-  float r = fmaf(n, -0.693359375f, x);
-  r = fmaf(n, 2.12194440e-4f, r);
-  float p = 1.9875691500e-4f;
-  p = fmaf(p, r, 1.3981999507e-3f);
-  p = fmaf(p, r, 8.3334519073e-3f);
-  p = fmaf(p, r, 4.1665795894e-2f);
-  p = fmaf(p, r, 1.6666665459e-1f);
-  p = fmaf(p, r, 5.0000001201e-1f);
-  p = __fadd_rn(fmaf(p, __fmul_rn(r, r), r), 1.0f);
-  // The shift drops the upper bits of `shift`; n, in two's complement, remains.
-  return __uint_as_float(__float_as_uint(p) + (__float_as_uint(shifted) << 23));
+  const math::BinaryPower power = math::binaryPower(x, math::kRoundingShift);
+  // The shift drops the upper bits of the sum; n, in two's complement, remains.
+  return __uint_as_float(__float_as_uint(math::exp2Fraction(power.fraction)) +
+                         (__float_as_uint(power.shifted) << 23));
 }
 
 /// y = math::exp(x). The general form is used only if an x needs it.
