@@ -114,6 +114,16 @@ Status findStrips(const CudaDevice &device, const char *family, int32_t type,
   return setGrid(strips, config);
 }
 
+/// The columns of a block that adds strips. With many, it reads whole lines of
+/// memory; with few, it has more of the strips at a time.
+int columnsOfStripSum(int64_t cols, int64_t strips) {
+  constexpr int64_t kStripsAtATime =
+      kStripSumBlock / kStripSumColumns * kRunStrips;
+  return strips > kStripsAtATime && cols <= 32 * kStripSumColumns
+             ? kStripSumFewColumns
+             : kStripSumColumns;
+}
+
 template <typename Params, typename Read>
 Status planNormBackward(const CudaDevice &device, const NormKernels &names,
                         const Params &params, int sums, Read read,
@@ -141,10 +151,11 @@ Status planNormBackward(const CudaDevice &device, const NormKernels &names,
     TE_RT_RETURN_IF_FAILED(
         setGrid(strips * (rowBlocks + columnBlocks(params.cols, true)), &kept));
   }
+  const int blockColumns = columnsOfStripSum(sums * params.cols, strips);
   TE_RT_RETURN_IF_FAILED(findNorm(device, "te_strip_sum", params.type,
-                                  ceilDiv(sums * params.cols, kStripColumns),
+                                  ceilDiv(sums * params.cols, blockColumns),
                                   &sum));
-  sum.block = kStripColumns * kStripRuns;
+  sum.block = kStripSumBlock;
   static_assert(kStripRows == te_table::kernel_rows::kStripSumRows);
   *plan = makeWorkspacePlan(
       device, workspaceBytes(params),
@@ -163,7 +174,7 @@ Status planNormBackward(const CudaDevice &device, const NormKernels &names,
           TE_RT_RETURN_IF_FAILED(launch.zero(args.amax, sizeof(float)));
         TE_RT_RETURN_IF_FAILED(launch(args.vectors ? kept : any, args));
         return launch(sum, StripSumArgs{args.partial, of.dgamma, of.dbeta,
-                                        strips, args.cols});
+                                        strips, args.cols, blockColumns});
       });
   return Status::ok();
 }

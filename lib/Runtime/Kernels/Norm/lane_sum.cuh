@@ -19,27 +19,45 @@ template <int V> struct LaneSum {
   /// the sum; that of its half, if there are 16 `kThreads` in place of a warp.
   template <int kThreads = 32> __device__ __forceinline__ float total() {
 #pragma unroll
-    for (int stride = 128; stride >= 1; stride /= 2) {
-      if (stride >= 32 * V) {
+    for (int stride = 128; stride >= 32 * V; stride /= 2)
 #pragma unroll
-        for (int k = 0; k < 8; ++k)
-          if (k < stride / 32)
-            acc[k] += acc[k + stride / 32];
-      } else if (stride >= V) {
-        // Both partners compute the same sum: addition commutes.
+      for (int k = 0; k < stride / 32; ++k)
+        acc[k] += acc[k + stride / 32];
+    divide<kThreads, 16, V>();
+    // Sums of lanes that are equal modulo V are left, which partners have.
+    constexpr int kFirst = kThreads / 2;
 #pragma unroll
-        for (int k = 0; k < V; ++k)
-          acc[k] += stride / V < kThreads
-                        ? __shfl_xor_sync(~0u, acc[k], stride / V)
-                        : 0.0f;
-      } else {
-#pragma unroll
-        for (int k = 0; k < V; ++k)
-          if (k < stride)
-            acc[k] += acc[k + stride];
-      }
-    }
+    for (int partner = kFirst; partner > kFirst / V; partner /= 2)
+      acc[0] += __shfl_xor_sync(~0u, acc[0], partner);
     return acc[0];
+  }
+
+private:
+  /// Adds `kSums` sums of threads to those of their partners. While there are
+  /// several, a thread gives half of them to its partner and takes the other
+  /// half, so that each has one place in the end. Addition commutes, so
+  /// partners that compute the same sum have the same bits.
+  template <int kThreads, int kPartner, int kSums>
+  __device__ __forceinline__ void divide() {
+    if constexpr (kPartner >= kThreads) {
+#pragma unroll
+      for (int k = 0; k < kSums; ++k)
+        acc[k] += 0.0f;
+      divide<kThreads, kPartner / 2, kSums>();
+    } else if constexpr (kPartner != 0 && kSums == 1) {
+      acc[0] += __shfl_xor_sync(~0u, acc[0], kPartner);
+      divide<kThreads, kPartner / 2, 1>();
+    } else if constexpr (kPartner != 0) {
+      constexpr int kKept = kSums / 2;
+      const bool isUpper = (threadIdx.x & kPartner) != 0;
+#pragma unroll
+      for (int k = 0; k < kKept; ++k) {
+        const float low = acc[k], high = acc[k + kKept];
+        acc[k] = (isUpper ? high : low) +
+                 __shfl_xor_sync(~0u, isUpper ? low : high, kPartner);
+      }
+      divide<kThreads, kPartner / 2, kKept>();
+    }
   }
 };
 

@@ -175,19 +175,21 @@ __device__ __forceinline__ void narrowGradients(const NormBackwardArgs &args) {
   if (args.amax)
     raiseToBlockMax(args.amax, amax.get());
 
+  // Columns are multiples of a run, so there are pairs of them.
   constexpr int kSums = kCentred ? 2 : 1;
-  for (int col = static_cast<int>(threadIdx.x); col < strip.cols;
-       col += kNormBlock) {
-    float acc[kSums][1] = {};
+  for (int col = 2 * static_cast<int>(threadIdx.x); col < strip.cols;
+       col += 2 * kNormBlock) {
+    float acc[kSums][2] = {};
 #pragma unroll 8
     for (int row = 0; row < strip.count; ++row)
-      addToParameters<kCentred>(Run<T, 1>{dyRows[row][col]},
-                                Run<T, 1>{xRows[row][col]},
+      addToParameters<kCentred>(Run<T, 2>::load(&dyRows[row][col]),
+                                Run<T, 2>::load(&xRows[row][col]),
                                 kCentred ? mus[row] : 0.0f, rsigmas[row], acc);
 #pragma unroll
     for (int s = 0; s < kSums; ++s)
-      args.partial[(static_cast<int64_t>(blockIdx.x) * kSums + s) * strip.cols +
-                   col] = acc[s][0];
+      Run<float, 2>::pack(acc[s]).store(
+          args.partial +
+          (static_cast<int64_t>(blockIdx.x) * kSums + s) * strip.cols + col);
   }
 }
 

@@ -380,39 +380,55 @@ __device__ __forceinline__ void chunkSum(const ChunkSumArgs &args) {
   static_cast<T *>(args.out)[col] = fromFloat<T>(total);
 }
 
-/// Thread (run, column) sums the strips of every kStripRuns-th run; the first
-/// of a column adds the runs in order.
+/// The partial sums that a thread has of one run of strips, from `first` on.
+/// Strips after the last one add nothing, not even to -0.
+struct StripRun {
+  float partial[kRunStrips];
+
+  __device__ __forceinline__ void load(const StripSumArgs &args, int64_t first,
+                                       int64_t width, int64_t col) {
+#pragma unroll
+    for (int i = 0; i < kRunStrips; ++i)
+      partial[i] = col < width && first + i < args.strips
+                       ? args.partial[(first + i) * width + col]
+                       : -0.0f;
+  }
+  __device__ __forceinline__ float sum() const {
+    float sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < kRunStrips; ++i)
+      sum = sum + partial[i];
+    return sum;
+  }
+};
+
+/// Thread (run, column) sums the strips of every `runs`-th run, and loads those
+/// of the next one meanwhile; the first of a column adds the runs in order.
 template <typename T>
 __device__ __forceinline__ void stripSum(const StripSumArgs &args) {
-  __shared__ float sums[kStripRuns][kStripColumns];
-  const int column = threadIdx.x % kStripColumns;
-  const int lane = threadIdx.x / kStripColumns;
+  __shared__ float sums[kStripSumBlock];
+  const int columns = args.blockColumns, runs = kStripSumBlock / columns;
+  const int column = static_cast<int>(threadIdx.x) % columns;
+  const int lane = static_cast<int>(threadIdx.x) / columns;
   const int64_t width = static_cast<int64_t>(args.second ? 2 : 1) * args.cols;
-  const int64_t col = static_cast<int64_t>(blockIdx.x) * kStripColumns + column;
+  const int64_t col = static_cast<int64_t>(blockIdx.x) * columns + column;
   const bool inside = col < width;
+  const int64_t round = static_cast<int64_t>(runs) * kRunStrips;
   float total = 0.0f;
-  constexpr int64_t kRound = kStripRuns * kRunStrips;
-  for (int64_t begin = 0; begin < args.strips; begin += kRound) {
-    float sum = 0.0f;
-    const int64_t first = begin + lane * kRunStrips;
-    if (inside && first + kRunStrips <= args.strips) {
-      float partial[kRunStrips];
-#pragma unroll
-      for (int i = 0; i < kRunStrips; ++i)
-        partial[i] = args.partial[(first + i) * width + col];
-#pragma unroll
-      for (int i = 0; i < kRunStrips; ++i)
-        sum = sum + partial[i];
-    } else if (inside) {
-      for (int64_t strip = first; strip < args.strips; ++strip)
-        sum = sum + args.partial[strip * width + col];
-    }
-    sums[lane][column] = sum;
+  StripRun strips;
+  strips.load(args, lane * kRunStrips, width, col);
+  for (int64_t begin = 0; begin < args.strips; begin += round) {
+    const float sum = strips.sum();
+    strips.load(args, begin + round + lane * kRunStrips, width, col);
+    sums[threadIdx.x] = sum;
     __syncthreads();
-    if (lane == 0)
-      for (int run = 0;
-           run < kStripRuns && begin + run * kRunStrips < args.strips; ++run)
-        total = total + sums[run][column];
+    if (lane == 0) {
+      const int64_t left = (args.strips - begin + kRunStrips - 1) / kRunStrips;
+      const int count = static_cast<int>(min(int64_t{runs}, left));
+#pragma unroll 16
+      for (int run = 0; run < count; ++run)
+        total = total + sums[run * columns + column];
+    }
     __syncthreads();
   }
   if (lane != 0 || !inside)
@@ -585,7 +601,7 @@ using namespace te::rt::cuda;
     te::rt::cuda::ptx::beginKernel();                                          \
     chunkSum<T>(args);                                                         \
   }                                                                            \
-  extern "C" __global__ void __launch_bounds__(kStripColumns *kStripRuns)      \
+  extern "C" __global__ void __launch_bounds__(kStripSumBlock)                 \
       te_strip_sum_##type(const __grid_constant__ StripSumArgs args) {         \
     te::rt::cuda::ptx::beginKernel();                                          \
     stripSum<T>(args);                                                         \

@@ -73,6 +73,7 @@ struct StripSumArgs {
   void *second;         // [cols], or null if there is one sum
   int64_t strips;
   int32_t cols;
+  int32_t blockColumns; // columns of a block, which divide kStripSumBlock
 };
 
 /// A warp computes a row.
@@ -90,9 +91,10 @@ inline constexpr int kPairBlock = 128;
 inline constexpr int kBlockRowBytes = 8192;
 inline constexpr int kPairGroup = 4;
 inline constexpr int kStripStages = 3;
-/// The second stage of a strip sum: columns of a block, and runs that it sums
-/// at a time.
-inline constexpr int kStripColumns = 32, kStripRuns = 16;
+/// The second stage of a strip sum: threads of a block, and the columns that
+/// they have. Of few columns with many strips, a block has few.
+inline constexpr int kStripSumBlock = 512;
+inline constexpr int kStripSumColumns = 32, kStripSumFewColumns = 8;
 /// Columns that a thread of a column sum has if accesses are aligned.
 inline constexpr int kColumnsPerThread = 4;
 

@@ -43,11 +43,11 @@ public:
   /// Starts to copy a row, if there is one, in a group of its own.
   __device__ __forceinline__ void start(int row) {
     if (row < rows)
-      for (int tensor = 0; tensor < tensors; ++tensor)
-        for (int i = threadIdx.x * kRun; i < cols; i += kPairBlock * kRun)
-          ptx::cpAsync16(at(row, tensor) + i,
-                         sources[tensor] + static_cast<int64_t>(row) * cols + i,
-                         true);
+#pragma unroll
+      for (int tensor = 0; tensor < 3; ++tensor)
+        if (tensor < tensors)
+          copy(sources[tensor] + static_cast<int64_t>(row) * cols,
+               at(row, tensor));
     ptx::cpAsyncCommitGroup();
   }
   /// Waits for the thread's copies of the row before `kLater` others.
@@ -60,7 +60,12 @@ public:
   }
 
 private:
-  static constexpr int kRun = runLength<T>;
+  __device__ __forceinline__ void copy(const T *from, T *to) const {
+    constexpr int kRun = runLength<T>;
+    for (int i = threadIdx.x * kRun; i < cols; i += kPairBlock * kRun)
+      ptx::cpAsync16(to + i, from + i, true);
+  }
+
   int rows, cols;
   const T *sources[3];
   int tensors;
