@@ -177,6 +177,45 @@ Value CodeEmitter::call(StringRef function, Type result, ValueRange operands) {
   return LLVM::CallOp::create(b, loc, callee, operands).getResult();
 }
 
+/// Two threads that have lanes to add divide the sums between them, so that
+/// fewer are exchanged.
+Value CodeEmitter::reduceLanes(MutableArrayRef<Value> lanes, Value thread,
+                               int64_t length, Combine combine) {
+  const Type f32 = b.getF32Type(), i32 = b.getI32Type();
+  auto ofOther = [&](Value value, int64_t distance) {
+    return intrinsic(
+        "llvm.nvvm.shfl.sync.bfly.f32", f32,
+        {number(i32, -1), value, number(i32, distance), number(i32, 31)});
+  };
+  int64_t held = lanes.size();
+  for (; held > length; held /= 2)
+    for (int64_t k = 0; k < held / 2; ++k)
+      lanes[k] = combine(lanes[k], lanes[k + held / 2]);
+  SmallVector<int64_t> divided;
+  for (int64_t distance = 16; distance != 0; distance /= 2) {
+    if (held == 1) {
+      lanes[0] = combine(lanes[0], ofOther(lanes[0], distance));
+      continue;
+    }
+    held /= 2;
+    divided.push_back(distance);
+    Value isUpper = LLVM::ICmpOp::create(
+        b, loc, LLVM::ICmpPredicate::ne,
+        LLVM::AndOp::create(b, loc, thread, wide(distance)), wide(0));
+    for (int64_t k = 0; k < held; ++k) {
+      auto choose = [&](Value ofUpper, Value ofLower) -> Value {
+        return LLVM::SelectOp::create(b, loc, isUpper, ofUpper, ofLower);
+      };
+      Value given = choose(lanes[k], lanes[k + held]);
+      Value kept = choose(lanes[k + held], lanes[k]);
+      lanes[k] = combine(kept, ofOther(given, distance));
+    }
+  }
+  for (int64_t distance : divided)
+    lanes[0] = combine(lanes[0], ofOther(lanes[0], distance));
+  return lanes[0];
+}
+
 /// On a GPU, one instruction has the same bits as Core/Types.h. It is emitted
 /// as an intrinsic, because LLVM may move other ops across an fptrunc, which
 /// changes the sign of a NaN. The instructions of CPUs flush subnormals, so the
@@ -198,12 +237,26 @@ Value CodeEmitter::widen(Value value, Type type) {
               b.getF32Type(), value);
 }
 
+/// Whether a value is never above 0: what is left of an element without the
+/// maximum of its row, as in softmax.
+static bool isNonPositive(Value value) {
+  auto difference = value.getDefiningOp<arith::SubFOp>();
+  if (!difference)
+    return false;
+  auto max = difference.getRhs().getDefiningOp<tert::RowReduceOp>();
+  return max && max.getKind() == tert::RowReduction::Maximum &&
+         max.getX() == difference.getLhs();
+}
+
 /// The function of ScalarMath.cpp that computes `op`, or an empty string.
 static StringRef scalarFunctionOf(Operation &op) {
   return TypeSwitch<Operation *, StringRef>(&op)
       .Case<arith::MaximumFOp>([](auto) { return "te_scalar_max"; })
       .Case<arith::MinimumFOp>([](auto) { return "te_scalar_min"; })
-      .Case<math::ExpOp>([](auto) { return "te_scalar_exp"; })
+      .Case<math::ExpOp>([](auto op) {
+        return isNonPositive(op.getOperand()) ? "te_scalar_exp_nonpositive"
+                                              : "te_scalar_exp";
+      })
       .Case<math::LogOp>([](auto) { return "te_scalar_log"; })
       .Case<math::Log1pOp>([](auto) { return "te_scalar_log1p"; })
       .Case<math::TanhOp>([](auto) { return "te_scalar_tanh"; })

@@ -85,6 +85,11 @@ protected:
   /// The address of an array in the block's shared memory. One without a size
   /// is the memory of getSharedBytes.
   Value getSharedArray(StringRef name, Type element, int64_t size);
+  using Combine = function_ref<Value(Value, Value)>;
+  /// The halving tree over the lanes of all threads of a warp. Lane k of a
+  /// thread is lane (k / length) * 32 * length + thread * length + k % length.
+  Value reduceLanes(MutableArrayRef<Value> lanes, Value thread, int64_t length,
+                    Combine combine);
   Value call(StringRef function, Type result, ValueRange operands);
   Value at(Value pointer, Type element, Value index) {
     return LLVM::GEPOp::create(b, loc, pointer.getType(), element, pointer,

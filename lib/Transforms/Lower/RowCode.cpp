@@ -6,8 +6,8 @@
 // Sums have the order of the lane sum of Kernels.td, as `row_sum` does. On a
 // GPU, a warp computes a row, of which each thread has runs of consecutive
 // elements, and keeps it in registers between passes if it is short. A block
-// computes a longer row, of which each thread has one lane, and keeps it in
-// shared memory. Even longer rows are read again in each pass, by a warp.
+// computes a longer row, of which each thread has one or two lanes, and keeps
+// it in shared memory. Even longer rows are read again in each pass, by a warp.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,6 +21,9 @@ using namespace mlir::te;
 
 /// The lanes of a reduction, and how many of them a thread of a warp has.
 static constexpr int64_t kLanes = 256, kWarp = 32, kLanesOfThread = 8;
+/// The longest row of a block whose threads have two neighbouring lanes each;
+/// in the block of a longer one, twice as many threads have one.
+static constexpr int64_t kMostColsOfPairs = 8192;
 /// A block of warps has one for each of these rows.
 static constexpr int64_t kRowsOfBlock = 4;
 /// The most bits of a row that a thread keeps in registers.
@@ -45,7 +48,7 @@ public:
   RowCode(func::FuncOp step, tert::LaunchOp launch, StringRef name);
 
   int32_t getBlock() const override {
-    return rowHasBlock() ? kLanes : kRowsOfBlock * kWarp;
+    return rowHasBlock() ? getThreadsOfBlock() : kRowsOfBlock * kWarp;
   }
   int32_t getBlockElements() const override {
     return rowHasBlock() ? cols : kRowsOfBlock * cols;
@@ -78,6 +81,9 @@ private:
   /// What the lanes of a reduction begin with, and what an element makes them.
   Value startOf(tert::RowReduceOp op);
   Value combine(tert::RowReduceOp op, Value lane, Value value);
+  auto combinerOf(tert::RowReduceOp op) {
+    return [this, op](Value a, Value b) { return combine(op, a, b); };
+  }
   /// Computes what has one value for the row from `base` on, and depends on the
   /// reductions of the passes before `pass` and on no others.
   void computeRowValues(unsigned pass, Value base);
@@ -105,12 +111,17 @@ private:
   /// for what it keeps. Inputs that only the first pass uses can be left out.
   void planBlock(const RowPasses &of, bool keepsFirstInputs);
   bool rowHasBlock() const { return sharedBytes != 0; }
+  int64_t getThreadsOfBlock() const {
+    return cols <= kMostColsOfPairs ? kLanes / 2 : kLanes;
+  }
 
   /// Emits the code of a warp, with runs of `length` elements.
   void emitWarp(Value base, Value thread, int64_t length);
   /// Emits the code of a block for one row.
   void emitBlock(Value base, Value thread, int64_t length);
-  /// Stores the inputs that a block keeps in shared memory.
+  /// Stores what a block keeps of `value` in shared memory.
+  void storeKept(Run &run, Value value);
+  /// Stores the inputs that a block keeps.
   void keepInputs(Value base, Value thread, int64_t length);
   /// How many runs of a row that is not in registers a thread has at a time.
   int64_t getRunsAtATime(int64_t length) const;
@@ -131,20 +142,17 @@ private:
   /// and the results of the last pass.
   void useRuns(MutableArrayRef<Run> runs, int64_t length,
                SmallVectorImpl<Value> &lanes);
-  /// Rotates the lanes that a thread of a warp has of each reduction, so that
-  /// the first one is that of the next iteration with one element. The tree of
-  /// reduceWarp has the same pairs afterwards.
-  static void turnLanes(MutableArrayRef<Value> lanes);
+  /// Rotates the lanes that a thread has of each reduction, so that the first
+  /// one is that of the next iteration with one element. The tree of
+  /// reduceLanes has the same pairs afterwards.
+  void turnLanes(MutableArrayRef<Value> lanes) const;
+  int64_t getLanesOfThread() const { return kLanes / threads; }
   /// Keeps values of `run` for the passes after this one.
   void keepValues(Run &run);
   /// Computes and stores what is left after the last pass.
   void finishRow(Value base, Value thread);
   /// Element `index` of those that begin at `bytes` in shared memory.
   Value sharedAt(int64_t bytes, Type type, Value index);
-  /// The reduction of the lanes of all threads of a warp.
-  Value reduceWarp(tert::RowReduceOp op, MutableArrayRef<Value> lanes,
-                   Value thread, int64_t length);
-
   int64_t cols;
   /// The passes that keep values and those that do not, and which are emitted.
   RowPasses keeping, plain;
@@ -371,7 +379,7 @@ void RowCode::emitHostRow(Value base, ValueRange lanes) {
 
 void RowCode::emitDeviceBody(Value count, Value aligned) {
   Value thread = special("tid.x"), block = special("ctaid.x");
-  threads = rowHasBlock() ? kLanes : kWarp;
+  threads = rowHasBlock() ? getThreadsOfBlock() : kWarp;
   const int64_t length = getRunLength(threads);
   auto emitRow = [&](Value base, Value thread, int64_t length) {
     rowHasBlock() ? emitBlock(base, thread, length)
@@ -435,7 +443,7 @@ void RowCode::loadKept(Run &run) {
 void RowCode::useRuns(MutableArrayRef<Run> runs, int64_t length,
                       SmallVectorImpl<Value> &lanes) {
   SmallVector<tert::RowReduceOp> reductions = passes->reductionsOf(pass);
-  const int64_t lanesOfThread = kLanes / threads;
+  const int64_t lanesOfThread = getLanesOfThread();
   for (auto [r, run] : llvm::enumerate(runs)) {
     // One run at a time, so that they take fewer registers.
     if (hasKeptInputs)
@@ -483,60 +491,16 @@ void RowCode::useRuns(MutableArrayRef<Run> runs, int64_t length,
   }
 }
 
-/// A run of a block has one element when something is kept. Behind the row, it
-/// is the last one again, with the same value.
+/// Behind the row, a run is the last one again, with the same values.
 void RowCode::keepValues(Run &run) {
-  for (Element &element : run.elements) {
-    for (Value value : passes->getKept())
-      if (hasKeptInputs && passes->firstUseOf(value) == pass)
-        LLVM::StoreOp::create(
-            b, loc, element.values.lookup(value),
-            sharedAt(keptAt.lookup(value), value.getType(), run.col));
+  for (Value value : passes->getKept())
+    if (hasKeptInputs && passes->firstUseOf(value) == pass)
+      storeKept(run, value);
+  for (Element &element : run.elements)
     // Other values are computed again, so that they take no registers.
     for (Operation &op : body.without_terminator())
       if (!passes->isKept(op.getResult(0)))
         element.values.erase(op.getResult(0));
-  }
-}
-
-/// A halving tree over all lanes. Lane k of a thread is lane
-/// (k / length) * 32 * length + thread * length + k % length. Two threads that
-/// have lanes to add divide the sums between them, so that fewer are exchanged.
-Value RowCode::reduceWarp(tert::RowReduceOp op, MutableArrayRef<Value> lanes,
-                          Value thread, int64_t length) {
-  const Type f32 = b.getF32Type(), i32 = b.getI32Type();
-  auto ofOther = [&](Value value, int64_t distance) {
-    return intrinsic(
-        "llvm.nvvm.shfl.sync.bfly.f32", f32,
-        {number(i32, -1), value, number(i32, distance), number(i32, 31)});
-  };
-  int64_t held = kLanesOfThread;
-  for (; held > length; held /= 2)
-    for (int64_t k = 0; k < held / 2; ++k)
-      lanes[k] = combine(op, lanes[k], lanes[k + held / 2]);
-  SmallVector<int64_t> divided;
-  for (int64_t distance = kWarp / 2; distance != 0; distance /= 2) {
-    if (held == 1) {
-      lanes[0] = combine(op, lanes[0], ofOther(lanes[0], distance));
-      continue;
-    }
-    held /= 2;
-    divided.push_back(distance);
-    Value isUpper = LLVM::ICmpOp::create(
-        b, loc, LLVM::ICmpPredicate::ne,
-        LLVM::AndOp::create(b, loc, thread, wide(distance)), wide(0));
-    for (int64_t k = 0; k < held; ++k) {
-      auto choose = [&](Value ofUpper, Value ofLower) -> Value {
-        return LLVM::SelectOp::create(b, loc, isUpper, ofUpper, ofLower);
-      };
-      Value given = choose(lanes[k], lanes[k + held]);
-      Value kept = choose(lanes[k + held], lanes[k]);
-      lanes[k] = combine(op, kept, ofOther(given, distance));
-    }
-  }
-  for (int64_t distance : divided)
-    lanes[0] = combine(op, lanes[0], ofOther(lanes[0], distance));
-  return lanes[0];
 }
 
 int64_t RowCode::getRunsAtATime(int64_t length) const {
@@ -545,18 +509,20 @@ int64_t RowCode::getRunsAtATime(int64_t length) const {
   auto isSmall = [&](int64_t runs) {
     return runs * length * passes->getCode() <= kMostCode;
   };
-  if (rowHasBlock() && cols % (threads * length) == 0) {
+  // A lane of a thread has the same number in each iteration.
+  const int64_t fewest = std::max<int64_t>(1, getLanesOfThread() / length);
+  if (rowHasBlock() && cols % (fewest * threads * length) == 0) {
     const int64_t all = cols / (threads * length);
-    int64_t runs = kMostRunsOfBlock;
-    while (runs > 1 && (all % runs != 0 || !isSmall(runs)))
-      --runs;
+    int64_t runs = length > getLanesOfThread() ? kMostRunsOfBlock
+                                               : kMostRunsOfBlock / length;
+    while (runs > fewest && (all % runs != 0 || !isSmall(runs)))
+      runs -= fewest;
     return runs;
   }
   int64_t runs = kRunsAtATime;
   while (runs > 1 && !isSmall(runs))
     runs /= 2;
-  // A lane of a thread has the same number in each iteration.
-  return std::max(runs, kLanes / threads / length);
+  return std::max(runs, fewest);
 }
 
 SmallVector<Value> RowCode::emitRuns(Value base, Value thread, int64_t length,
@@ -572,10 +538,10 @@ SmallVector<Value> RowCode::emitRuns(Value base, Value thread, int64_t length,
                   });
 }
 
-void RowCode::turnLanes(MutableArrayRef<Value> lanes) {
-  for (; !lanes.empty(); lanes = lanes.drop_front(kLanesOfThread))
-    std::rotate(lanes.begin(), lanes.begin() + 1,
-                lanes.begin() + kLanesOfThread);
+void RowCode::turnLanes(MutableArrayRef<Value> lanes) const {
+  const int64_t own = getLanesOfThread();
+  for (; !lanes.empty(); lanes = lanes.drop_front(own))
+    std::rotate(lanes.begin(), lanes.begin() + 1, lanes.begin() + own);
 }
 
 void RowCode::emitWarp(Value base, Value thread, int64_t length) {
@@ -603,9 +569,9 @@ void RowCode::emitWarp(Value base, Value thread, int64_t length) {
     lanes =
         isKept ? use(kept, lanes) : emitRuns(base, thread, length, lanes, use);
     for (auto [s, op] : llvm::enumerate(passes->reductionsOf(pass)))
-      rowValues[op] = reduceWarp(
-          op, MutableArrayRef(lanes).slice(s * kLanesOfThread, kLanesOfThread),
-          thread, length);
+      rowValues[op] = reduceLanes(
+          MutableArrayRef(lanes).slice(s * kLanesOfThread, kLanesOfThread),
+          thread, length, combinerOf(op));
   }
   finishRow(base, thread);
 }
@@ -615,23 +581,25 @@ Value RowCode::sharedAt(int64_t bytes, Type type, Value index) {
   return at(at(shared, byte, wide(bytes)), type, index);
 }
 
+void RowCode::storeKept(Run &run, Value value) {
+  const Type type = value.getType();
+  const int64_t length = run.elements.size();
+  Value vector = LLVM::PoisonOp::create(b, loc, VectorType::get(length, type));
+  for (auto [k, element] : llvm::enumerate(run.elements))
+    vector = insert(vector, element.values.lookup(value), k);
+  LLVM::StoreOp::create(b, loc, vector,
+                        sharedAt(keptAt.lookup(value), type, run.col),
+                        alignmentOf(length, type));
+}
+
 void RowCode::keepInputs(Value base, Value thread, int64_t length) {
   emitRuns(base, thread, length, {},
            [&](MutableArrayRef<Run> runs, ValueRange) -> SmallVector<Value> {
              for (Run &run : runs) {
                auto keep = [&] {
-                 for (auto [value, place] : keptAt) {
-                   if (!isa<BlockArgument>(value))
-                     continue;
-                   const Type type = value.getType();
-                   Value vector = LLVM::PoisonOp::create(
-                       b, loc, VectorType::get(length, type));
-                   for (auto [k, element] : llvm::enumerate(run.elements))
-                     vector = insert(vector, element.values.lookup(value), k);
-                   LLVM::StoreOp::create(b, loc, vector,
-                                         sharedAt(place, type, run.col),
-                                         alignmentOf(length, type));
-                 }
+                 for (auto [value, place] : keptAt)
+                   if (isa<BlockArgument>(value))
+                     storeKept(run, value);
                };
                run.inRow ? emitIf(run.inRow, keep) : keep();
              }
@@ -659,19 +627,29 @@ void RowCode::emitBlock(Value base, Value thread, int64_t length) {
     computeRowValues(pass, base);
     prepareDivisors(pass);
     SmallVector<tert::RowReduceOp> reductions = passes->reductionsOf(pass);
-    // A thread has the elements of its lane, or runs if nothing is reduced.
-    const int64_t lengthOfPass = reductions.empty() ? length : 1;
-    SmallVector<Value> lanes = llvm::map_to_vector(
-        reductions, [&](tert::RowReduceOp op) { return startOf(op); });
+    // A thread has the elements of its lanes, or runs if nothing is reduced.
+    const int64_t lanesOfThread = getLanesOfThread();
+    const int64_t lengthOfPass =
+        reductions.empty() ? length : std::min(length, lanesOfThread);
+    SmallVector<Value> lanes;
+    for (tert::RowReduceOp op : reductions)
+      lanes.append(lanesOfThread, startOf(op));
     lanes = emitRuns(base, thread, lengthOfPass, lanes,
                      [&](MutableArrayRef<Run> runs, ValueRange before) {
                        SmallVector<Value> after(before);
                        useRuns(runs, lengthOfPass, after);
+                       if (isCompact)
+                         turnLanes(after);
                        return after;
                      });
-    for (auto [s, lane] : llvm::enumerate(lanes))
+    for (auto [i, lane] : llvm::enumerate(lanes)) {
+      const int64_t s = i / lanesOfThread, k = i % lanesOfThread;
+      Value number = add(
+          multiply(thread, lengthOfPass),
+          wide(k / lengthOfPass * threads * lengthOfPass + k % lengthOfPass));
       LLVM::StoreOp::create(b, loc, lane,
-                            sharedAt(lanesOfOp + s * kLanes * 4, f32, thread));
+                            sharedAt(lanesOfOp + s * kLanes * 4, f32, number));
+    }
     if (!reductions.empty())
       emitBarrier();
     // Each warp reduces all lanes, of which a thread has every 32nd.
@@ -682,7 +660,7 @@ void RowCode::emitBlock(Value base, Value thread, int64_t length) {
         all.push_back(LLVM::LoadOp::create(
             b, loc, f32,
             sharedAt(lanesOfOp, f32, add(first, wide(k * kWarp)))));
-      rowValues[op] = reduceWarp(op, all, first, 1);
+      rowValues[op] = reduceLanes(all, first, 1, combinerOf(op));
       lanesOfOp += kLanes * 4;
     }
   }

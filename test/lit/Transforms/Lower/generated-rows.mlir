@@ -97,7 +97,7 @@ func.func @long(%x: !tert.buffer<57344>, %y: !tert.buffer<57344>) attributes {te
 // BLOCK: llvm.func @te_generated_0_device(
 // BLOCK-NOT: llvm.nvvm.barrier
 // BLOCK: llvm.load %{{.*}} : !llvm.ptr<1> -> vector<1xbf16>
-// BLOCK: llvm.store {{.*}} : f32, !llvm.ptr<3>
+// BLOCK: llvm.store {{.*}} : vector<1xf32>, !llvm.ptr<3>
 // BLOCK: llvm.call_intrinsic "llvm.nvvm.barrier.cta.sync.aligned.all"
 // BLOCK-NOT: vector<8xbf16>, !llvm.ptr<3>
 // BLOCK: llvm.mlir.global private constant @te_generated_0_record_0
@@ -121,10 +121,12 @@ func.func @exponentials(%x: !tert.buffer<57344>, %y: !tert.buffer<57344>) attrib
 
 // -----
 
-// Where both have room, the row is kept, too: 16384 bytes, 32768 bytes and 256 lanes.
+// Where both have room, the row is kept, too: 16384 bytes, 32768 bytes and 256 lanes. Each of 128 threads has two lanes.
 // BLOCK: llvm.store {{.*}} {alignment = 16 : i64} : vector<8xbf16>, !llvm.ptr<3>
+// BLOCK: llvm.load {{.*}} {alignment = 4 : i64} : !llvm.ptr<3> -> vector<2xbf16>
+// BLOCK: llvm.store {{.*}} {alignment = 8 : i64} : vector<2xf32>, !llvm.ptr<3>
 // BLOCK: llvm.mlir.global private constant @te_generated_0_record_0
-// BLOCK: llvm.mlir.constant(256 : i32) : i32
+// BLOCK: llvm.mlir.constant(128 : i32) : i32
 // BLOCK: llvm.mlir.constant(8192 : i32) : i32
 // BLOCK: llvm.mlir.constant(50176 : i32) : i32
 func.func @fits(%x: !tert.buffer<32768>, %y: !tert.buffer<32768>) attributes {tert.arena_bytes = 0 : i64, tert.signature = []} {
