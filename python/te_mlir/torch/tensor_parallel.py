@@ -41,6 +41,37 @@ class _Refused(Exception):
     """Why a graph is not rewritten."""
 
 
+class _Call(NamedTuple):
+    """What a node calls: a function, or a method by its name, with its operands."""
+
+    target: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+#: Functions that PyTorch 2.11 traces in place of a call with placements, which are in the function's closure.
+_WITH_PLACEMENTS = {
+    "prim from_local": "from_local",
+    "prim_redistribute": "redistribute",
+    "prim_to_local": "to_local",
+}
+
+
+def _call_of(node: Node) -> _Call:
+    """The call of a node. DTensor.from_local, redistribute and to_local are names, however PyTorch traces them."""
+    from torch.distributed.tensor import DTensor
+
+    if node.op == "call_method" or node.op == "call_function" and node.target is DTensor.from_local:
+        return _Call(getattr(node.target, "__name__", node.target), node.args, dict(node.kwargs))
+    name = _WITH_PLACEMENTS.get(getattr(node.target, "__name__", ""))
+    if node.op != "call_function" or name is None:
+        return _Call(node.target if node.op == "call_function" else None, node.args, dict(node.kwargs))
+    target: Any = node.target
+    captured = {name: cell.cell_contents for name, cell in zip(target.__code__.co_freevars, target.__closure__ or ())}
+    args = (*node.args, *captured.get("args_as_value", ()))
+    return _Call(name, args, {**captured.get("kwargs_as_value", {}), **node.kwargs})
+
+
 def localise(module: GraphModule, examples: Sequence[Any], main_grad: bool) -> Localised | str | None:
     """The graph on local tensors, or the reason why it stays in PyTorch; None for a graph without DTensors."""
     if not torch.distributed.is_available() or not torch.distributed.is_initialized():
@@ -156,22 +187,22 @@ class _Rewriting:
 
     def _node(self, node: Node, value: Any) -> None:
         """Rewrites a node that computes a DTensor, or reads one."""
-        from torch.distributed.tensor import DTensor
-
+        call = _call_of(node)
         is_done = False
-        if node.op == "call_function" and node.target is DTensor.from_local:
-            is_done = self._from_local(node, value)
-        elif node.op == "call_function" and node.target is torch.nn.functional.linear:
+        if call.target == "from_local":
+            is_done = self._from_local(node, call, value)
+        elif call.target is torch.nn.functional.linear:
             is_done = self._linear(node, value)
-        elif node.op == "call_method" and node.target == "redistribute":
-            is_done = self._redistribute(node, value)
-        elif node.op == "call_method" and node.target == "to_local":
-            is_done = self._to_local(node)
+        elif call.target == "redistribute":
+            is_done = self._redistribute(node, call, value)
+        elif call.target == "to_local":
+            is_done = self._to_local(node, call)
         if not is_done:
             raise _Refused(self._reason(node, value))
 
     def _reason(self, node: Node, value: Any) -> str:
-        name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
+        target = _call_of(node).target
+        name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
         what = "a result of the graph is" if node.op == "output" else f"'{name}' has"
         operands = [n for n in node.all_input_nodes if n in self.local]
         given = [f"{self.names.get(n, n.name)}: {self.placement[n]!r}" for n in operands]
@@ -180,9 +211,9 @@ class _Rewriting:
         made = f" and a result with placements {placements}" if placements else ""
         return f"{text}{made}{place_of(node)}; {_TAKEN}"
 
-    def _from_local(self, node: Node, value: Any) -> bool:
-        x, *rest = node.args
-        others = {key for key, given in node.kwargs.items() if given and key not in ("placements", "device_mesh")}
+    def _from_local(self, node: Node, call: _Call, value: Any) -> bool:
+        x, *rest = call.args
+        others = {key for key, given in call.kwargs.items() if given and key not in ("placements", "device_mesh")}
         if others or len(rest) > 2 or not isinstance(x, Node) or x in self.local or value.device_mesh != self.mesh:
             return False
         (placement,) = value.placements
@@ -191,9 +222,9 @@ class _Rewriting:
         self._set(node, x, value)
         return True
 
-    def _to_local(self, node: Node) -> bool:
-        source: Any = node.args[0]
-        if len(node.args) > 1 or node.kwargs.get("grad_placements") or _is_partial(self.placement[source]):
+    def _to_local(self, node: Node, call: _Call) -> bool:
+        source: Any = call.args[0]
+        if len(call.args) > 1 or call.kwargs.get("grad_placements") or _is_partial(self.placement[source]):
             return False
         self.taken[node] = self.local[source]
         return True
@@ -239,10 +270,10 @@ class _Rewriting:
         made.meta = {**place.meta, "example_value": like.meta.get("example_value")}
         return made
 
-    def _redistribute(self, node: Node, value: Any) -> bool:
-        source: Any = node.args[0]
-        others = {key for key, given in node.kwargs.items() if given and key not in ("placements", "async_op")}
-        if others or len(node.args) > 1 or source not in self.local:
+    def _redistribute(self, node: Node, call: _Call, value: Any) -> bool:
+        source: Any = call.args[0]
+        others = {key for key, given in call.kwargs.items() if given and key not in ("placements", "async_op")}
+        if others or len(call.args) > 1 or source not in self.local:
             return False
         before, (after,) = self.placement[source], value.placements
         local = self.local[source]
