@@ -47,6 +47,8 @@ llvm::Error te::linkScalarMath(llvm::Module &module) {
     if (llvm::Function *function = module.getFunction(name);
         function && !function->isDeclaration()) {
       function->setLinkage(llvm::GlobalValue::InternalLinkage);
+      // A linker would drop the group, and this function, of a second object.
+      function->setComdat(nullptr);
       function->removeFnAttr(llvm::Attribute::NoInline);
       function->addFnAttr(llvm::Attribute::AlwaysInline);
     }
