@@ -266,3 +266,26 @@ for step in range(2):
     compare(reference, mine, mine, draw(2, 16, 64), 1e-5)
 assert mine.blocks[0].te.summary() == "te: graphs: 1; quantised GEMMs: 0 of 9; left to PyTorch: 0; calls in PyTorch: 0"
 """)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_placements_are_found_in_a_function(known):
+    """As PyTorch 2.11 traces them. A function that has them in other variables is not taken for one of these calls."""
+    from te_mlir.torch.tensor_parallel import _call_of
+
+    def made(args_as_value, kwargs_as_value):
+        def call(x):
+            return x.redistribute(*args_as_value, **kwargs_as_value)
+
+        return call
+
+    def other(given, options):
+        return lambda x: x.redistribute(*given, **options)
+
+    function = (made if known else other)(("mesh",), {"placements": "one"})
+    function.__name__ = "prim_redistribute"
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    call = _call_of(graph.call_function(function, (x,)))
+    assert call == (("redistribute", (x, "mesh"), {"placements": "one"}) if known else (function, (x,), {}))
+    assert _call_of(graph.call_module("norm", (x,))).target == "norm"
