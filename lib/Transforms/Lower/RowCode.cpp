@@ -153,6 +153,7 @@ private:
   void finishRow(Value base, Value thread);
   /// Element `index` of those that begin at `bytes` in shared memory.
   Value sharedAt(int64_t bytes, Type type, Value index);
+
   int64_t cols;
   /// The passes that keep values and those that do not, and which are emitted.
   RowPasses keeping, plain;
@@ -189,8 +190,8 @@ RowCode::RowCode(func::FuncOp step, tert::LaunchOp launch, StringRef name)
   if (plain.getLast() == 0 || cols < kFewestColsOfBlock ||
       isKeptByWarp(getRunLength(kWarp)))
     return;
-  // A run of a lane has one element, so that inputs are loaded faster by runs
-  // to shared memory than by the first pass.
+  // A run of neighbouring lanes has one or two elements, so that inputs are
+  // loaded faster by longer runs to shared memory than by the first pass.
   for (const RowPasses *of : {&keeping, &plain})
     for (bool keepsFirstInputs : {true, false})
       if (!rowHasBlock())

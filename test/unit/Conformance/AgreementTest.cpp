@@ -346,8 +346,9 @@ TEST_P(Agreement, RowSum) {
 
 // The rows give every multiprocessor a strip of 32 rows, and some a second one,
 // which may be partial. The lengths of rows are from one run of 16 bytes to the
-// longest that fits in shared memory, and one that is longer. Each runs twice,
-// because races would give different results.
+// longest that fits in shared memory, and one that is longer; there are more
+// strips of few and of many columns than their sum takes at a time. Each runs
+// twice, because races would give different results.
 TEST_P(Agreement, NormGradientsOfManyRows) {
   constexpr struct {
     int64_t rows, cols;
@@ -356,7 +357,8 @@ TEST_P(Agreement, NormGradientsOfManyRows) {
                {4231, 4, TE_RT_F32},     {4223, 1000, TE_RT_BF16},
                {8449, 260, TE_RT_F32},   {4231, 257, TE_RT_BF16},
                {4260, 4096, TE_RT_BF16}, {4229, 2048, TE_RT_F32},
-               {4225, 4104, TE_RT_F16}};
+               {4225, 4104, TE_RT_F16},  {32801, 1, TE_RT_F32},
+               {8257, 1032, TE_RT_F16}};
   for (const auto &[rows, cols, type] : kMany)
     for (bool zeroCentered : {false, true}) {
       if (isLeftOut(rows * cols))
