@@ -63,13 +63,15 @@ def _call_of(node: Node) -> _Call:
 
     if node.op == "call_method" or node.op == "call_function" and node.target is DTensor.from_local:
         return _Call(getattr(node.target, "__name__", node.target), node.args, dict(node.kwargs))
-    name = _WITH_PLACEMENTS.get(getattr(node.target, "__name__", ""))
-    if node.op != "call_function" or name is None:
-        return _Call(node.target if node.op == "call_function" else None, node.args, dict(node.kwargs))
     target: Any = node.target
-    captured = {name: cell.cell_contents for name, cell in zip(target.__code__.co_freevars, target.__closure__ or ())}
-    args = (*node.args, *captured.get("args_as_value", ()))
-    return _Call(name, args, {**captured.get("kwargs_as_value", {}), **node.kwargs})
+    name = _WITH_PLACEMENTS.get(getattr(target, "__name__", ""))
+    captured: dict[str, Any] = {}
+    if node.op == "call_function" and name is not None:
+        captured = dict(zip(target.__code__.co_freevars, target.__closure__ or ()))
+    if not {"args_as_value", "kwargs_as_value"} <= captured.keys():
+        return _Call(target, node.args, dict(node.kwargs))
+    args = (*node.args, *captured["args_as_value"].cell_contents)
+    return _Call(name, args, {**captured["kwargs_as_value"].cell_contents, **node.kwargs})
 
 
 def localise(module: GraphModule, examples: Sequence[Any], main_grad: bool) -> Localised | str | None:
