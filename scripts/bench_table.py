@@ -69,9 +69,9 @@ def mlp(report):
     )
 
 
-def bytes_moved(rows, what):
-    """Kernels that are limited by memory, or regions of generated code."""
-    header = [what, "burst µs", "sustained µs", "MB moved", "TB/s", "% of a copy"]
+def bytes_moved(report):
+    """Kernels that are limited by memory."""
+    header = ["kernel", "burst µs", "sustained µs", "MB moved", "TB/s", "% of a copy"]
     return table(
         header,
         [
@@ -83,7 +83,7 @@ def bytes_moved(rows, what):
                 f"{row['bytes'] / row['sustained_us'] * 1e-6:.2f}",
                 f"{row['fraction_of_copy'] * 100:.0f}",
             ]
-            for row in rows
+            for row in report["kernels"]
             if "bytes" in row
         ],
     )
@@ -328,10 +328,8 @@ def section(path):
     if "mlp_block" in report:
         text += "The MLP block, forward and backward:\n\n" + mlp(report) + "\n"
     if "kernels" in report:
-        text += "Kernels that memory limits:\n\n" + bytes_moved(report["kernels"], "kernel") + "\n"
+        text += "Kernels that memory limits:\n\n" + bytes_moved(report) + "\n"
         text += "Matrix products and attention:\n\n" + gemms(report) + "\n"
-    if "regions" in report:
-        text += "Generated code, one launch each:\n\n" + bytes_moved(report["regions"], "region") + "\n"
     if "grouped" in report:
         text += "GEMMs of groups of rows; TFLOPS count the rows that the groups have:\n\n" + grouped(report) + "\n"
     if "moe" in report:
