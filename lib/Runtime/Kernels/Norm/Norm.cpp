@@ -115,7 +115,8 @@ Status findStrips(const CudaDevice &device, const char *family, int32_t type,
 }
 
 /// The columns of a block that adds strips. With many, it reads whole lines of
-/// memory; with few, it has more of the strips at a time.
+/// memory; with few, it has more of the strips at a time, which is faster where
+/// there would be at most 32 blocks.
 int columnsOfStripSum(int64_t cols, int64_t strips) {
   constexpr int64_t kStripsAtATime =
       kStripSumBlock / kStripSumColumns * kRunStrips;
