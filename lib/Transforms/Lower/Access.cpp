@@ -1,4 +1,5 @@
-//===- Access.cpp - loads and stores of generated code --------------------===//
+//===- Access.cpp - loads, stores and conversions of generated code
+//--------===//
 
 #include "CodeEmitter.h"
 
@@ -49,21 +50,87 @@ static bool isConsecutive(AffineExpr expr, int64_t length) {
   return false;
 }
 
-Value CodeEmitter::loadVector(unsigned i, Value index, int64_t length) {
-  const AffineExpr map = maps[i].getResult(0);
-  const Type vector = VectorType::get(length, inputs[i]);
-  if (isConsecutive(map, length))
-    return LLVM::LoadOp::create(b, loc, vector,
-                                at(pointers[i], inputs[i], place(i, index)),
-                                alignmentOf(length, inputs[i]));
-  const bool isOne = tert::isUniform(map, length);
-  Value loaded = LLVM::PoisonOp::create(b, loc, vector), element;
-  for (int64_t lane = 0; lane < length; ++lane) {
-    if (lane == 0 || !isOne)
-      element = load(i, add(index, wide(lane)));
-    loaded = insert(loaded, element, lane);
+SmallVector<Value> CodeEmitter::loadConsecutive(Value from, Type type,
+                                                int64_t length) {
+  const bool hasWords = type.isBF16() && length % 2 == 0;
+  const Type i32 = b.getI32Type();
+  Value vector =
+      LLVM::LoadOp::create(b, loc,
+                           hasWords ? VectorType::get(length / 2, i32)
+                                    : VectorType::get(length, type),
+                           from, alignmentOf(length, type));
+  SmallVector<Value> elements;
+  for (int64_t k = 0; k < length; ++k) {
+    if (!hasWords) {
+      elements.push_back(extract(vector, k));
+      continue;
+    }
+    const HalfOfWord half{extract(vector, k / 2), /*isHigh=*/k % 2 == 1};
+    Value bits = half.word;
+    if (half.isHigh)
+      bits = LLVM::LShrOp::create(b, loc, bits, number(i32, 16));
+    elements.push_back(LLVM::BitcastOp::create(
+        b, loc, type, LLVM::TruncOp::create(b, loc, b.getI16Type(), bits)));
+    halves[elements.back()] = half;
   }
-  return loaded;
+  return elements;
+}
+
+SmallVector<Value> CodeEmitter::loadRun(unsigned i, Value index,
+                                        int64_t length) {
+  const AffineMap &map = maps[i];
+  if (isConsecutive(map.getResult(0), length))
+    return loadConsecutive(at(pointers[i], inputs[i], place(i, index)),
+                           inputs[i], length);
+  if (tert::isUniform(map.getResult(0), length))
+    return SmallVector<Value>(length, load(i, index));
+  SmallVector<Value> elements;
+  for (int64_t k = 0; k < length; ++k)
+    elements.push_back(load(i, add(index, wide(k))));
+  return elements;
+}
+
+static constexpr StringLiteral kRoundToBF16 = "llvm.nvvm.f2bf16.rn";
+
+/// On a GPU, one instruction has the same bits as Core/Types.h. It is emitted
+/// as an intrinsic, because LLVM may move other ops across an fptrunc, which
+/// changes the sign of a NaN. The instructions of CPUs flush subnormals, so the
+/// host code calls the functions of Core/Types.h.
+Value CodeEmitter::narrow(Value value, Type type) {
+  if (isDevice && type.isBF16())
+    return intrinsic(kRoundToBF16, type, value);
+  if (isDevice)
+    return LLVM::BitcastOp::create(
+        b, loc, type, intrinsic("llvm.nvvm.f2h.rn", b.getI16Type(), value));
+  return call(type.isBF16() ? "te_scalar_to_bf16" : "te_scalar_to_f16",
+              b.getI16Type(), value);
+}
+
+Value CodeEmitter::widen(Value value, Type type) {
+  const Type f32 = b.getF32Type(), i32 = b.getI32Type();
+  if (!isDevice)
+    return call(type.isBF16() ? "te_scalar_from_bf16" : "te_scalar_from_f16",
+                f32, value);
+  if (!type.isBF16())
+    return LLVM::FPExtOp::create(b, loc, f32, value);
+  // Above a half of zeros, what was just rounded is an f32: one instruction
+  // rounds and widens it.
+  auto rounded = value.getDefiningOp<LLVM::CallIntrinsicOp>();
+  if (rounded && rounded.getIntrin() == kRoundToBF16) {
+    Value zero = LLVM::ConstantOp::create(b, loc, b.getF32FloatAttr(0.0f));
+    Value pair = intrinsic("llvm.nvvm.ff2bf16x2.rn", VectorType::get(2, type),
+                           {rounded.getArgs().front(), zero});
+    return LLVM::BitcastOp::create(b, loc, f32, pair);
+  }
+  auto half = halves.find(value);
+  if (half == halves.end())
+    return LLVM::FPExtOp::create(b, loc, f32, value);
+  auto [word, isHigh] = half->second;
+  Value bits = isHigh ? LLVM::AndOp::create(b, loc, word,
+                                            number(i32, int32_t(0xffff0000)))
+                            .getResult()
+                      : LLVM::ShlOp::create(b, loc, word, number(i32, 16));
+  return LLVM::BitcastOp::create(b, loc, f32, bits);
 }
 
 void CodeEmitter::store(unsigned i, Value index, Value element) {

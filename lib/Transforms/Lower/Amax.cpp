@@ -14,7 +14,7 @@ using namespace mlir::te;
 
 /// In shared memory, the parts of the warps of a block for each amax.
 static constexpr StringLiteral kPartsOfWarps = "te_amaxes_of_warps";
-static constexpr int64_t kWarp = 32, kMostWarps = 8, kMostOutputs = 4;
+static constexpr int64_t kWarp = 32, kMostWarps = 32, kMostOutputs = 4;
 
 int32_t CodeEmitter::getAmaxes() const {
   int32_t bits = 0;

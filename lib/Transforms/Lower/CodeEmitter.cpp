@@ -51,6 +51,10 @@ void CodeEmitter::emitDevice() {
   types.append({b.getI64Type(), b.getI32Type(), b.getI32Type()});
   LLVM::LLVMFuncOp function = define("_device", types);
   function->setAttr(tert::kDeviceAttr, b.getUnitAttr());
+  // Bounds the registers of a thread to those that it can have.
+  Attribute bound[] = {b.getStringAttr("nvvm.maxntid"),
+                       b.getStringAttr(std::to_string(getBlock()))};
+  function.setPassthroughAttr(b.getArrayAttr(b.getArrayAttr(bound)));
   auto arguments = function.getArguments();
   pointers.assign(arguments.begin(), arguments.end() - 3);
   stream = arguments.back();
@@ -214,27 +218,6 @@ Value CodeEmitter::reduceLanes(MutableArrayRef<Value> lanes, Value thread,
   for (int64_t distance : divided)
     lanes[0] = combine(lanes[0], ofOther(lanes[0], distance));
   return lanes[0];
-}
-
-/// On a GPU, one instruction has the same bits as Core/Types.h. It is emitted
-/// as an intrinsic, because LLVM may move other ops across an fptrunc, which
-/// changes the sign of a NaN. The instructions of CPUs flush subnormals, so the
-/// host code calls the functions of Core/Types.h.
-Value CodeEmitter::narrow(Value value, Type type) {
-  if (isDevice && type.isBF16())
-    return intrinsic("llvm.nvvm.f2bf16.rn", type, value);
-  if (isDevice)
-    return LLVM::BitcastOp::create(
-        b, loc, type, intrinsic("llvm.nvvm.f2h.rn", b.getI16Type(), value));
-  return call(type.isBF16() ? "te_scalar_to_bf16" : "te_scalar_to_f16",
-              b.getI16Type(), value);
-}
-
-Value CodeEmitter::widen(Value value, Type type) {
-  if (isDevice)
-    return LLVM::FPExtOp::create(b, loc, b.getF32Type(), value);
-  return call(type.isBF16() ? "te_scalar_from_bf16" : "te_scalar_from_f16",
-              b.getF32Type(), value);
 }
 
 /// Whether a value is never above 0: what is left of an element without the

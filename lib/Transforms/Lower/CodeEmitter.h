@@ -134,9 +134,11 @@ protected:
     return LLVM::LoadOp::create(b, loc, storage(inputs[i]),
                                 at(pointers[i], inputs[i], place(i, index)));
   }
-  /// Loads what a vector of `length` elements from `index` on, a multiple of
-  /// `length`, needs of input `i`.
-  Value loadVector(unsigned i, Value index, int64_t length);
+  /// Loads what `length` elements from `index` on, a multiple of `length`, need
+  /// of input `i`.
+  SmallVector<Value> loadRun(unsigned i, Value index, int64_t length);
+  /// Loads `length` consecutive elements with one access.
+  SmallVector<Value> loadConsecutive(Value from, Type type, int64_t length);
   /// Stores element `index` of output `i`, or a vector from it on.
   void store(unsigned i, Value index, Value element);
   void storeVector(unsigned i, Value index, Value vector, int64_t length);
@@ -176,6 +178,13 @@ protected:
 private:
   /// What is added to the streams of the body, an i32.
   Value stream;
+  /// Where in a word a bf16 was loaded. Half of a word is widened to f32 by one
+  /// instruction, and an element of a vector of bf16 by two.
+  struct HalfOfWord {
+    Value word;
+    bool isHigh;
+  };
+  DenseMap<Value, HalfOfWord> halves;
   /// Where a thread has its part of each amax.
   llvm::SmallDenseMap<Operation *, Value> amaxes;
   void beginAmaxes();

@@ -86,18 +86,18 @@ void ElementCode::computeVectors(Value first, Value thread) {
       widest = std::max(widest, type.getIntOrFloatBitWidth());
   const int64_t length = 128 / widest, vectors = kElements / length;
   SmallVector<Value> places;
-  SmallVector<SmallVector<Value>> loaded(vectors);
+  SmallVector<SmallVector<SmallVector<Value>>> loaded(vectors);
   for (int64_t v = 0; v < vectors; ++v) {
     places.push_back(
         add(first, multiply(add(thread, wide(v * kBlock)), length)));
     for (unsigned i = 0; i < inputs.size(); ++i)
-      loaded[v].push_back(loadVector(i, places.back(), length));
+      loaded[v].push_back(loadRun(i, places.back(), length));
   }
   for (int64_t v = 0; v < vectors; ++v) {
     SmallVector<Value> results = emptyVectors(length);
     for (int64_t lane = 0; lane < length; ++lane) {
       SmallVector<Value> elements = llvm::map_to_vector(
-          loaded[v], [&](Value vector) { return extract(vector, lane); });
+          loaded[v], [&](ArrayRef<Value> run) { return run[lane]; });
       for (auto [i, element] :
            llvm::enumerate(compute(elements, add(places[v], wide(lane)))))
         if (isOutputOfAll(i))

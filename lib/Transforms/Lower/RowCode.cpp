@@ -1,182 +1,32 @@
 //===- RowCode.cpp - code of launches with reductions of rows -------------===//
-//
-// A row is visited in the passes of RowPasses. What has one value for a row is
-// computed once, between passes.
-//
-// Sums have the order of the lane sum of Kernels.td, as `row_sum` does. On a
-// GPU, a warp computes a row, of which each thread has runs of consecutive
-// elements, and keeps it in registers between passes if it is short. A block
-// computes a longer row, of which each thread has one or two lanes, and keeps
-// it in shared memory. Even longer rows are read again in each pass, by a warp.
-//
-//===----------------------------------------------------------------------===//
 
-#include "CodeEmitter.h"
-#include "RowPasses.h"
+#include "RowCode.h"
 
 #include "TEDialect/TERT/GeneratedBody.h"
 
 using namespace mlir;
 using namespace mlir::te;
 
-/// The lanes of a reduction, and how many of them a thread of a warp has.
-static constexpr int64_t kLanes = 256, kWarp = 32, kLanesOfThread = 8;
-/// The longest row of a block whose threads have two neighbouring lanes each;
-/// in the block of a longer one, twice as many threads have one.
-static constexpr int64_t kMostColsOfPairs = 8192;
+/// The lanes of a reduction.
+static constexpr int64_t kLanes = 256, kWarp = 32;
 /// A block of warps has one for each of these rows.
 static constexpr int64_t kRowsOfBlock = 4;
-/// The most bits of a row that a thread keeps in registers.
-static constexpr int64_t kKeptBits = 128 * 32;
+/// The shortest row that has a block of its own, and the most threads of it.
+static constexpr int64_t kFewestColsOfBlock = 1024, kMostThreads = 1024;
+/// The most bits of a row that a thread of a warp and that a block keep in
+/// registers.
+static constexpr int64_t kBitsOfThread = 128 * 32,
+                         kBitsOfBlock = 24 * 1024 * 32;
 /// The most code for the elements that a thread has at a time, as a multiple of
-/// one addition. It bounds the time to compile.
-static constexpr int64_t kMostCode = 1536;
+/// one addition. It bounds the time to compile. A long row with more than
+/// kLittleCode for a thread of a warp has a block, and one with more than
+/// kCodeOfGroups for a thread of a block has more groups. Those are few,
+/// because they add in turn.
+static constexpr int64_t kMostCode = 1536, kLittleCode = 512,
+                         kCodeOfGroups = 1024;
 /// The runs of a longer row that a thread loads before it uses the first, less
 /// if their code is too large.
 static constexpr int64_t kRunsAtATime = 4;
-/// The shortest row that has a block of its own, and the most shared memory for
-/// it: three blocks run on a multiprocessor.
-static constexpr int64_t kFewestColsOfBlock = 2048;
-static constexpr int64_t kMostSharedBytes = 72 * 1024;
-/// The most runs that a thread of such a block loads before it uses the first.
-static constexpr int64_t kMostRunsOfBlock = 8;
-
-namespace {
-
-class RowCode final : public CodeEmitter {
-public:
-  RowCode(func::FuncOp step, tert::LaunchOp launch, StringRef name);
-
-  int32_t getBlock() const override {
-    return rowHasBlock() ? getThreadsOfBlock() : kRowsOfBlock * kWarp;
-  }
-  int32_t getBlockElements() const override {
-    return rowHasBlock() ? cols : kRowsOfBlock * cols;
-  }
-  int32_t getSharedBytes() const override { return sharedBytes; }
-
-private:
-  /// The values of the body for one element.
-  struct Element {
-    explicit Element(Value index) : index(index) {}
-    Value index;
-    DenseMap<Value, Value> values;
-  };
-  /// Consecutive elements, from column `col` on, that a thread loads together.
-  /// `inRow` is null if the row has all of them.
-  struct Run {
-    Value index, col, inRow;
-    SmallVector<Element> elements;
-  };
-  using UseRuns =
-      function_ref<SmallVector<Value>(MutableArrayRef<Run>, ValueRange)>;
-
-  void emitHostBody(Value begin, Value end) override;
-  void emitDeviceBody(Value count, Value aligned) override;
-
-  bool isOfRow(Value value) const { return plain.isOfRow(value); }
-  bool isOutputOfRow(unsigned i) const {
-    return !isOutputOfAll(i) && !amaxOf(i);
-  }
-  /// What the lanes of a reduction begin with, and what an element makes them.
-  Value startOf(tert::RowReduceOp op);
-  Value combine(tert::RowReduceOp op, Value lane, Value value);
-  auto combinerOf(tert::RowReduceOp op) {
-    return [this, op](Value a, Value b) { return combine(op, a, b); };
-  }
-  /// Computes what has one value for the row from `base` on, and depends on the
-  /// reductions of the passes before `pass` and on no others.
-  void computeRowValues(unsigned pass, Value base);
-  void storeRowOutputs(Value base);
-  /// The value of `value` for an element.
-  Value valueOf(Value value, Element &element);
-
-  /// Whether `op` divides elements by a value of the row, which a GPU does
-  /// without a branch for each.
-  bool dividesByRow(Operation &op) const {
-    return isa<arith::DivFOp>(op) && isOfRow(op.getOperand(1)) &&
-           !isOfRow(op.getResult(0));
-  }
-  /// Computes what divisions of `pass` by one value of the row share.
-  void prepareDivisors(unsigned pass);
-  void divideByRow(arith::DivFOp op, MutableArrayRef<Element> elements);
-
-  void emitHostRow(Value base, ValueRange lanes);
-
-  /// The most elements in a run of `threads` threads.
-  int64_t getRunLength(int64_t threads) const;
-  /// Whether a warp keeps its row in registers, in runs of `length` elements.
-  bool isKeptByWarp(int64_t length) const;
-  /// Has a block compute a row with these passes, if its shared memory has room
-  /// for what it keeps. Inputs that only the first pass uses can be left out.
-  void planBlock(const RowPasses &of, bool keepsFirstInputs);
-  bool rowHasBlock() const { return sharedBytes != 0; }
-  int64_t getThreadsOfBlock() const {
-    return cols <= kMostColsOfPairs ? kLanes / 2 : kLanes;
-  }
-
-  /// Emits the code of a warp, with runs of `length` elements.
-  void emitWarp(Value base, Value thread, int64_t length);
-  /// Emits the code of a block for one row.
-  void emitBlock(Value base, Value thread, int64_t length);
-  /// Stores what a block keeps of `value` in shared memory.
-  void storeKept(Run &run, Value value);
-  /// Stores the inputs that a block keeps.
-  void keepInputs(Value base, Value thread, int64_t length);
-  /// How many runs of a row that is not in registers a thread has at a time.
-  int64_t getRunsAtATime(int64_t length) const;
-  /// Emits a loop over the runs of the thread. `use` takes those of an
-  /// iteration and the values that the one before left, and returns those that
-  /// it leaves.
-  SmallVector<Value> emitRuns(Value base, Value thread, int64_t length,
-                              ValueRange initial, UseRuns use);
-  /// The runs of the thread among the next `runs` runs from column `begin` on,
-  /// of which the first `known` columns are in the row, without what is in
-  /// shared memory.
-  SmallVector<Run> loadRuns(Value base, Value begin, Value thread,
-                            int64_t length, int64_t runs, int64_t known);
-  void setValues(Run &run, Value value, Value vector);
-  /// Loads what `pass` needs of `run` from shared memory.
-  void loadKept(Run &run);
-  /// Computes the elements of `runs` in `pass`: the lanes of its reductions,
-  /// and the results of the last pass.
-  void useRuns(MutableArrayRef<Run> runs, int64_t length,
-               SmallVectorImpl<Value> &lanes);
-  /// Rotates the lanes that a thread has of each reduction, so that the first
-  /// one is that of the next iteration with one element. The tree of
-  /// reduceLanes has the same pairs afterwards.
-  void turnLanes(MutableArrayRef<Value> lanes) const;
-  int64_t getLanesOfThread() const { return kLanes / threads; }
-  /// Keeps values of `run` for the passes after this one.
-  void keepValues(Run &run);
-  /// Computes and stores what is left after the last pass.
-  void finishRow(Value base, Value thread);
-  /// Element `index` of those that begin at `bytes` in shared memory.
-  Value sharedAt(int64_t bytes, Type type, Value index);
-
-  int64_t cols;
-  /// The passes that keep values and those that do not, and which are emitted.
-  RowPasses keeping, plain;
-  const RowPasses *passes = &plain;
-  unsigned pass = 0;
-  /// The values of the row that are computed.
-  DenseMap<Value, Value> rowValues;
-  /// Of the values of the row that elements are divided by.
-  DenseMap<Value, Divisor> divisors;
-
-  /// The threads that compute a row together.
-  int64_t threads = kWarp;
-  /// Of a block with one row: its passes, the bytes of its shared memory, where
-  /// it keeps inputs and values, and where the lanes begin.
-  const RowPasses *ofBlock = nullptr;
-  int64_t sharedBytes = 0, lanesAt = 0;
-  llvm::MapVector<Value, int64_t> keptAt;
-  /// The address of the shared memory, and whether it has the inputs.
-  Value shared;
-  bool hasKeptInputs = false;
-};
-
-} // namespace
 
 std::unique_ptr<CodeEmitter>
 te::createRowCode(func::FuncOp step, tert::LaunchOp launch, StringRef name) {
@@ -186,16 +36,32 @@ te::createRowCode(func::FuncOp step, tert::LaunchOp launch, StringRef name) {
 RowCode::RowCode(func::FuncOp step, tert::LaunchOp launch, StringRef name)
     : CodeEmitter(step, launch, name), cols(tert::getColsOfReductions(body)),
       keeping(body, maps, /*keepsValues=*/true),
-      plain(body, maps, /*keepsValues=*/false) {
-  if (plain.getLast() == 0 || cols < kFewestColsOfBlock ||
-      isKeptByWarp(getRunLength(kWarp)))
+      plain(body, maps, /*keepsValues=*/false), threads(kWarp) {
+  if (plain.getLast() == 0)
     return;
-  // A run of neighbouring lanes has one or two elements, so that inputs are
-  // loaded faster by longer runs to shared memory than by the first pass.
-  for (const RowPasses *of : {&keeping, &plain})
-    for (bool keepsFirstInputs : {true, false})
-      if (!rowHasBlock())
-        planBlock(*of, keepsFirstInputs);
+  if (fitsInWarp(kLittleCode))
+    planned = &keeping;
+  else if (cols >= kFewestColsOfBlock)
+    planBlock();
+  if (!planned && fitsInWarp(kMostCode))
+    planned = &keeping;
+}
+
+int32_t RowCode::getBlock() const {
+  return hasBlock ? groups * threads : kRowsOfBlock * kWarp;
+}
+int32_t RowCode::getBlockElements() const {
+  return hasBlock ? cols : kRowsOfBlock * cols;
+}
+int32_t RowCode::getSharedBytes() const {
+  auto reductions = body.getOps<tert::RowReduceOp>();
+  return hasBlock ? llvm::range_size(reductions) * kLanes * 4 : 0;
+}
+int64_t RowCode::getLanesOfThread() const { return kLanes / threads; }
+
+bool RowCode::dividesByRow(Operation &op) const {
+  return isa<arith::DivFOp>(op) && isOfRow(op.getOperand(1)) &&
+         !isOfRow(op.getResult(0));
 }
 
 /// Runs have 16 bytes in the widest type of an element, less if there would be
@@ -214,44 +80,33 @@ int64_t RowCode::getRunLength(int64_t threads) const {
   return length;
 }
 
-bool RowCode::isKeptByWarp(int64_t length) const {
+bool RowCode::fitsInWarp(int64_t mostCode) const {
+  const int64_t length = getRunLength(kWarp);
   const int64_t elements = llvm::divideCeil(cols, kWarp * length) * length;
-  return keeping.getLast() > 0 && length > 1 &&
-         elements * keeping.getKeptBits() <= kKeptBits &&
-         elements * keeping.getCode() <= kMostCode;
+  return length > 1 && elements * keeping.getKeptBits() <= kBitsOfThread &&
+         elements * keeping.getCode() <= mostCode;
 }
 
-void RowCode::planBlock(const RowPasses &of, bool keepsFirstInputs) {
-  keptAt.clear();
-  int64_t bytes = 0;
-  auto keep = [&](Value value) {
-    keptAt[value] = bytes;
-    bytes +=
-        llvm::alignTo(cols * value.getType().getIntOrFloatBitWidth() / 8, 16);
-  };
-  for (auto [argument, map] : llvm::zip(body.getArguments(), maps)) {
-    // All rows read the same elements of a vector along the row, and the last
-    // pass loads what only it uses.
-    auto binary = dyn_cast<AffineBinaryOpExpr>(map.getResult(0));
-    const bool isOfCols =
-        binary && binary.getKind() == AffineExprKind::Mod &&
-        binary.getRHS() == getAffineConstantExpr(cols, b.getContext());
-    auto isUsedBy = [&](unsigned pass) { return of.uses(pass, argument); };
-    const bool isKept = keepsFirstInputs ||
-                        llvm::any_of(llvm::seq(1u, of.getLast() + 1), isUsedBy);
-    if (isKept && !isOfRow(argument) && !isOfCols &&
-        (of.firstUseOf(argument) != of.getLast() ||
-         !of.reductionsOf(of.getLast()).empty()))
-      keep(argument);
-  }
-  llvm::for_each(of.getKept(), keep);
-  lanesAt = bytes;
-  for ([[maybe_unused]] auto each : body.getOps<tert::RowReduceOp>())
-    bytes += kLanes * 4;
-  if (lanesAt == 0 || bytes > kMostSharedBytes)
+void RowCode::planBlock() {
+  const int64_t lanes = cols % 2 == 0 ? 2 : 1;
+  for (const RowPasses *of : {&keeping, &plain}) {
+    if (cols * of->getKeptBits() > kBitsOfBlock)
+      continue;
+    auto codeOf = [&](int64_t groups) -> int64_t {
+      return llvm::divideCeil(cols, groups * kLanes) * lanes * of->getCode();
+    };
+    int64_t most = 1;
+    while (2 * most * kLanes / lanes <= kMostThreads &&
+           codeOf(most) > kCodeOfGroups)
+      most *= 2;
+    if (codeOf(most) > kMostCode)
+      continue;
+    hasBlock = true;
+    groups = most;
+    threads = kLanes / lanes;
+    planned = of;
     return;
-  ofBlock = &of;
-  sharedBytes = bytes;
+  }
 }
 
 Value RowCode::startOf(tert::RowReduceOp op) {
@@ -380,12 +235,9 @@ void RowCode::emitHostRow(Value base, ValueRange lanes) {
 
 void RowCode::emitDeviceBody(Value count, Value aligned) {
   Value thread = special("tid.x"), block = special("ctaid.x");
-  threads = rowHasBlock() ? getThreadsOfBlock() : kWarp;
-  const int64_t length = getRunLength(threads);
-  auto emitRow = [&](Value base, Value thread, int64_t length) {
-    rowHasBlock() ? emitBlock(base, thread, length)
-                  : emitWarp(base, thread, length);
-  };
+  int64_t length = getRunLength(threads);
+  if (hasBlock)
+    length = getLanesOfThread();
   auto emitEither = [&](Value base, Value thread) {
     if (length == 1)
       return emitRow(base, thread, 1);
@@ -396,7 +248,11 @@ void RowCode::emitDeviceBody(Value count, Value aligned) {
           emitRow(base, thread, 1);
         });
   };
-  if (rowHasBlock())
+  if (groups > 1) {
+    group = LLVM::UDivOp::create(b, loc, thread, wide(threads));
+    thread = LLVM::URemOp::create(b, loc, thread, wide(threads));
+  }
+  if (hasBlock)
     return emitEither(multiply(block, cols), thread);
   Value lane = LLVM::AndOp::create(b, loc, thread, wide(kWarp - 1));
   Value warp = LLVM::LShrOp::create(b, loc, thread, wide(5));
@@ -418,37 +274,19 @@ auto RowCode::loadRuns(Value base, Value begin, Value thread, int64_t length,
     for (int64_t k = 0; k < length; ++k)
       run.elements.emplace_back(add(run.index, wide(k)));
     for (auto [i, argument] : llvm::enumerate(body.getArguments()))
-      if (!isOfRow(argument) && !(hasKeptInputs && keptAt.contains(argument)))
-        setValues(run, argument, loadVector(i, run.index, length));
+      if (!isOfRow(argument))
+        for (auto [element, value] :
+             llvm::zip_equal(run.elements, loadRun(i, run.index, length)))
+          element.values[argument] = value;
   }
   return loaded;
 }
 
-void RowCode::setValues(Run &run, Value value, Value vector) {
-  for (auto [k, element] : llvm::enumerate(run.elements))
-    element.values[value] = extract(vector, k);
-}
-
-void RowCode::loadKept(Run &run) {
-  const int64_t length = run.elements.size();
-  for (auto [value, place] : keptAt)
-    if (isa<BlockArgument>(value) || passes->firstUseOf(value) < pass) {
-      const Type type = value.getType();
-      setValues(run, value,
-                LLVM::LoadOp::create(b, loc, VectorType::get(length, type),
-                                     sharedAt(place, type, run.col),
-                                     alignmentOf(length, type)));
-    }
-}
-
 void RowCode::useRuns(MutableArrayRef<Run> runs, int64_t length,
-                      SmallVectorImpl<Value> &lanes) {
+                      Reduce reduce) {
   SmallVector<tert::RowReduceOp> reductions = passes->reductionsOf(pass);
   const int64_t lanesOfThread = getLanesOfThread();
   for (auto [r, run] : llvm::enumerate(runs)) {
-    // One run at a time, so that they take fewer registers.
-    if (hasKeptInputs)
-      loadKept(run);
     for (Operation &op : body.without_terminator())
       if (dividesByRow(op) && passes->uses(pass, op.getResult(0)))
         divideByRow(cast<arith::DivFOp>(op), run.elements);
@@ -459,13 +297,10 @@ void RowCode::useRuns(MutableArrayRef<Run> runs, int64_t length,
                        : value;
     };
     for (auto [k, element] : llvm::enumerate(run.elements)) {
-      for (auto [s, op] : llvm::enumerate(reductions)) {
-        Value &lane =
-            lanes[s * lanesOfThread + (r * length + k) % lanesOfThread];
-        // A lane is never -0, so that adding 0 does not change it.
-        lane = combine(op, lane,
-                       inRowOr(startOf(op), valueOf(op.getX(), element)));
-      }
+      // A lane is never -0, so that adding 0 does not change it.
+      for (auto [s, op] : llvm::enumerate(reductions))
+        reduce(op, s * lanesOfThread + (r * length + k) % lanesOfThread,
+               inRowOr(startOf(op), valueOf(op.getX(), element)));
       if (pass != passes->getLast())
         continue;
       // Behind the row, elements are the last ones, or what another thread has
@@ -477,7 +312,7 @@ void RowCode::useRuns(MutableArrayRef<Run> runs, int64_t length,
         if (isOutputOfAll(i))
           results[i] = insert(results[i], valueOf(value, element), k);
     }
-    keepValues(run);
+    forgetValues(run);
     if (pass != passes->getLast())
       continue;
     auto storeResults = [&] {
@@ -492,13 +327,8 @@ void RowCode::useRuns(MutableArrayRef<Run> runs, int64_t length,
   }
 }
 
-/// Behind the row, a run is the last one again, with the same values.
-void RowCode::keepValues(Run &run) {
-  for (Value value : passes->getKept())
-    if (hasKeptInputs && passes->firstUseOf(value) == pass)
-      storeKept(run, value);
+void RowCode::forgetValues(Run &run) {
   for (Element &element : run.elements)
-    // Other values are computed again, so that they take no registers.
     for (Operation &op : body.without_terminator())
       if (!passes->isKept(op.getResult(0)))
         element.values.erase(op.getResult(0));
@@ -510,27 +340,19 @@ int64_t RowCode::getRunsAtATime(int64_t length) const {
   auto isSmall = [&](int64_t runs) {
     return runs * length * passes->getCode() <= kMostCode;
   };
-  // A lane of a thread has the same number in each iteration.
-  const int64_t fewest = std::max<int64_t>(1, getLanesOfThread() / length);
-  if (rowHasBlock() && cols % (fewest * threads * length) == 0) {
-    const int64_t all = cols / (threads * length);
-    int64_t runs = length > getLanesOfThread() ? kMostRunsOfBlock
-                                               : kMostRunsOfBlock / length;
-    while (runs > fewest && (all % runs != 0 || !isSmall(runs)))
-      runs -= fewest;
-    return runs;
-  }
   int64_t runs = kRunsAtATime;
   while (runs > 1 && !isSmall(runs))
     runs /= 2;
-  return std::max(runs, fewest);
+  // A lane of a thread has the same number in each iteration.
+  return std::max(runs, getLanesOfThread() / length);
 }
 
 SmallVector<Value> RowCode::emitRuns(Value base, Value thread, int64_t length,
                                      ValueRange initial, UseRuns use) {
   const int64_t runs = getRunsAtATime(length),
                 together = runs * threads * length;
-  return emitLoop(wide(0), wide(cols), together, initial,
+  Value first = group ? multiply(group, cols) : wide(0);
+  return emitLoop(first, wide(cols), together, initial,
                   [&](Value begin, ValueRange before) {
                     SmallVector<Run> loaded =
                         loadRuns(base, begin, thread, length, runs,
@@ -545,128 +367,127 @@ void RowCode::turnLanes(MutableArrayRef<Value> lanes) const {
     std::rotate(lanes.begin(), lanes.begin() + 1, lanes.begin() + own);
 }
 
-void RowCode::emitWarp(Value base, Value thread, int64_t length) {
-  const bool isKept = isKeptByWarp(length);
-  passes = isKept ? &keeping : &plain;
+void RowCode::emitRow(Value base, Value thread, int64_t length) {
+  const bool isKept = planned && !isCompact;
+  passes = isKept ? planned : &plain;
   rowValues.clear();
   divisors.clear();
-  SmallVector<Run> kept;
-  if (isKept)
-    kept = loadRuns(base, wide(0), thread, length,
-                    llvm::divideCeil(cols, kWarp * length), cols);
+  sharedLanes = 0;
+  SmallVector<Run> all;
+  if (isKept) {
+    const int64_t runs = llvm::divideCeil(cols, groups * threads * length);
+    const int64_t colsOfGroup = runs * threads * length;
+    all = loadRuns(base, group ? multiply(group, colsOfGroup) : wide(0), thread,
+                   length, runs, cols - (groups - 1) * colsOfGroup);
+  }
   for (pass = 0; pass <= passes->getLast(); ++pass) {
     computeRowValues(pass, base);
     prepareDivisors(pass);
     SmallVector<Value> lanes;
     for (tert::RowReduceOp op : passes->reductionsOf(pass))
-      lanes.append(kLanesOfThread, startOf(op));
+      lanes.append(getLanesOfThread(), startOf(op));
+    if (isKept && group) {
+      SmallVector<SmallVector<Value>> terms(lanes.size());
+      useRuns(all, length, [&](tert::RowReduceOp, int64_t lane, Value value) {
+        terms[lane].push_back(value);
+      });
+      reduceInTurn(terms, thread);
+      continue;
+    }
     auto use = [&](MutableArrayRef<Run> runs, ValueRange before) {
       SmallVector<Value> after(before);
-      useRuns(runs, length, after);
+      useRuns(runs, length,
+              [&](tert::RowReduceOp op, int64_t lane, Value value) {
+                after[lane] = combine(op, after[lane], value);
+              });
       if (isCompact)
         turnLanes(after);
       return after;
     };
     lanes =
-        isKept ? use(kept, lanes) : emitRuns(base, thread, length, lanes, use);
-    for (auto [s, op] : llvm::enumerate(passes->reductionsOf(pass)))
-      rowValues[op] = reduceLanes(
-          MutableArrayRef(lanes).slice(s * kLanesOfThread, kLanesOfThread),
-          thread, length, combinerOf(op));
+        isKept ? use(all, lanes) : emitRuns(base, thread, length, lanes, use);
+    if (hasBlock)
+      reduceInBlock(lanes, thread, length);
+    else
+      reduceInWarp(lanes, thread, length);
   }
   finishRow(base, thread);
 }
 
-Value RowCode::sharedAt(int64_t bytes, Type type, Value index) {
-  const Type byte = b.getI8Type();
-  return at(at(shared, byte, wide(bytes)), type, index);
+void RowCode::reduceInWarp(MutableArrayRef<Value> lanes, Value thread,
+                           int64_t length) {
+  const int64_t own = getLanesOfThread();
+  for (auto [s, op] : llvm::enumerate(passes->reductionsOf(pass)))
+    rowValues[op] =
+        reduceLanes(lanes.slice(s * own, own), thread, length, combinerOf(op));
 }
 
-void RowCode::storeKept(Run &run, Value value) {
-  const Type type = value.getType();
-  const int64_t length = run.elements.size();
-  Value vector = LLVM::PoisonOp::create(b, loc, VectorType::get(length, type));
-  for (auto [k, element] : llvm::enumerate(run.elements))
-    vector = insert(vector, element.values.lookup(value), k);
-  LLVM::StoreOp::create(b, loc, vector,
-                        sharedAt(keptAt.lookup(value), type, run.col),
-                        alignmentOf(length, type));
+void RowCode::emitInGroup(int64_t number, function_ref<void()> emit) {
+  if (!group)
+    return emit();
+  emitIf(LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::eq, group,
+                              wide(number)),
+         emit);
 }
 
-void RowCode::keepInputs(Value base, Value thread, int64_t length) {
-  emitRuns(base, thread, length, {},
-           [&](MutableArrayRef<Run> runs, ValueRange) -> SmallVector<Value> {
-             for (Run &run : runs) {
-               auto keep = [&] {
-                 for (auto [value, place] : keptAt)
-                   if (isa<BlockArgument>(value))
-                     storeKept(run, value);
-               };
-               run.inRow ? emitIf(run.inRow, keep) : keep();
-             }
-             return {};
-           });
+Value RowCode::sharedLaneAt(int64_t first, Value number) {
+  Value lanes = getSharedArray(tert::kSharedMemory, b.getI8Type(), 0);
+  return at(lanes, b.getF32Type(), add(wide(sharedLanes + first), number));
 }
 
-void RowCode::emitBlock(Value base, Value thread, int64_t length) {
-  passes = ofBlock;
-  rowValues.clear();
-  divisors.clear();
-  shared = getSharedArray(tert::kSharedMemory, b.getI8Type(), 0);
-  hasKeptInputs = false;
-  pass = 0;
-  if (llvm::any_of(keptAt, [](const auto &kept) {
-        return isa<BlockArgument>(kept.first);
-      })) {
-    keepInputs(base, thread, length);
+void RowCode::reduceInTurn(ArrayRef<SmallVector<Value>> terms, Value thread) {
+  const Type f32 = b.getF32Type();
+  const int64_t own = getLanesOfThread();
+  SmallVector<tert::RowReduceOp> reductions = passes->reductionsOf(pass);
+  if (reductions.empty())
+    return;
+  for (int64_t g = 0; g < groups; ++g) {
+    emitInGroup(g, [&] {
+      for (auto [i, values] : llvm::enumerate(terms)) {
+        tert::RowReduceOp op = reductions[i / own];
+        Value place =
+            sharedLaneAt(i / own * kLanes + i % own, multiply(thread, own));
+        Value lane =
+            g == 0 ? startOf(op) : LLVM::LoadOp::create(b, loc, f32, place);
+        for (Value value : values)
+          lane = combine(op, lane, value);
+        LLVM::StoreOp::create(b, loc, lane, place);
+      }
+    });
     emitBarrier();
   }
-  hasKeptInputs = true;
-  const Type f32 = b.getF32Type();
-  int64_t lanesOfOp = lanesAt;
-  for (; pass <= passes->getLast(); ++pass) {
-    computeRowValues(pass, base);
-    prepareDivisors(pass);
-    SmallVector<tert::RowReduceOp> reductions = passes->reductionsOf(pass);
-    // A thread has the elements of its lanes, or runs if nothing is reduced.
-    const int64_t lanesOfThread = getLanesOfThread();
-    const int64_t lengthOfPass =
-        reductions.empty() ? length : std::min(length, lanesOfThread);
-    SmallVector<Value> lanes;
-    for (tert::RowReduceOp op : reductions)
-      lanes.append(lanesOfThread, startOf(op));
-    lanes = emitRuns(base, thread, lengthOfPass, lanes,
-                     [&](MutableArrayRef<Run> runs, ValueRange before) {
-                       SmallVector<Value> after(before);
-                       useRuns(runs, lengthOfPass, after);
-                       if (isCompact)
-                         turnLanes(after);
-                       return after;
-                     });
+  reduceSharedLanes(thread);
+}
+
+void RowCode::reduceInBlock(ArrayRef<Value> lanes, Value thread,
+                            int64_t length) {
+  if (lanes.empty())
+    return;
+  emitInGroup(0, [&] {
+    const int64_t own = getLanesOfThread();
     for (auto [i, lane] : llvm::enumerate(lanes)) {
-      const int64_t s = i / lanesOfThread, k = i % lanesOfThread;
-      Value number = add(
-          multiply(thread, lengthOfPass),
-          wide(k / lengthOfPass * threads * lengthOfPass + k % lengthOfPass));
-      LLVM::StoreOp::create(b, loc, lane,
-                            sharedAt(lanesOfOp + s * kLanes * 4, f32, number));
+      const int64_t s = i / own, k = i % own;
+      const int64_t first = k / length * threads * length + k % length;
+      LLVM::StoreOp::create(
+          b, loc, lane,
+          sharedLaneAt(s * kLanes + first, multiply(thread, length)));
     }
-    if (!reductions.empty())
-      emitBarrier();
-    // Each warp reduces all lanes, of which a thread has every 32nd.
-    Value first = LLVM::AndOp::create(b, loc, thread, wide(kWarp - 1));
-    for (tert::RowReduceOp op : reductions) {
-      SmallVector<Value> all;
-      for (int64_t k = 0; k < kLanesOfThread; ++k)
-        all.push_back(LLVM::LoadOp::create(
-            b, loc, f32,
-            sharedAt(lanesOfOp, f32, add(first, wide(k * kWarp)))));
-      rowValues[op] = reduceLanes(all, first, 1, combinerOf(op));
-      lanesOfOp += kLanes * 4;
-    }
+  });
+  emitBarrier();
+  reduceSharedLanes(thread);
+}
+
+void RowCode::reduceSharedLanes(Value thread) {
+  // Each warp reduces all lanes, of which a thread has every 32nd.
+  Value first = LLVM::AndOp::create(b, loc, thread, wide(kWarp - 1));
+  for (tert::RowReduceOp op : passes->reductionsOf(pass)) {
+    SmallVector<Value> lanes;
+    for (int64_t k = 0; k < kLanes / kWarp; ++k)
+      lanes.push_back(LLVM::LoadOp::create(b, loc, b.getF32Type(),
+                                           sharedLaneAt(k * kWarp, first)));
+    rowValues[op] = reduceLanes(lanes, first, 1, combinerOf(op));
+    sharedLanes += kLanes;
   }
-  hasKeptInputs = false;
-  finishRow(base, thread);
 }
 
 void RowCode::finishRow(Value base, Value thread) {
@@ -675,5 +496,5 @@ void RowCode::finishRow(Value base, Value thread) {
       LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::eq, thread, wide(0));
   if (llvm::any_of(llvm::seq<unsigned>(0, outputs.size()),
                    [&](unsigned i) { return isOutputOfRow(i); }))
-    emitIf(isFirst, [&] { storeRowOutputs(base); });
+    emitInGroup(0, [&] { emitIf(isFirst, [&] { storeRowOutputs(base); }); });
 }

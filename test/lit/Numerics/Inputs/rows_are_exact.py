@@ -18,9 +18,9 @@ options.add_argument("--seed", type=int, default=0)
 arguments = options.parse_args()
 
 TYPES = ("bf16", "f16", "f32")
-#: Lengths of rows: runs of every length, with and without a rest, kept in registers or shared memory, or read again.
+#: Lengths of rows: runs of every length, with and without a rest, kept by a warp or a block of any size, or read again.
 COLS = (1, 5, 32, 33, 64, 96, 128, 250, 256, 257, 384, 1000, 1024)
-COLS += (2052, 2056, 4096, 4104, 5001, 8192, 8200, 9000, 14336)
+COLS += (1026, 1027, 2052, 2056, 4096, 4104, 5001, 8192, 8200, 9000, 14336)
 UNARY = ("arith.negf", "math.absf", "math.exp", "math.tanh", "math.sqrt")
 BINARY = ("arith.addf", "arith.subf", "arith.mulf", "arith.divf", "arith.maximumf")
 

@@ -11,8 +11,8 @@
 // CHECK: llvm.call @te_scalar_from_bf16
 // CHECK: llvm.fmul {{.*}} : f32
 // CHECK: llvm.call @te_scalar_to_bf16
-// CHECK: llvm.func @te_generated_0_device(%{{.*}}: !llvm.ptr<1>, %{{.*}}: !llvm.ptr<1>, %{{.*}}: i64, %{{.*}}: i32, %{{.*}}: i32) attributes {tert.device}
-// CHECK: llvm.load %{{.*}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<8xbf16>
+// CHECK: llvm.func @te_generated_0_device(%{{.*}}: !llvm.ptr<1>, %{{.*}}: !llvm.ptr<1>, %{{.*}}: i64, %{{.*}}: i32, %{{.*}}: i32) attributes {passthrough = {{\[\[}}"nvvm.maxntid", "256"]], tert.device}
+// CHECK: llvm.load %{{.*}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xi32>
 // CHECK: llvm.call_intrinsic "llvm.nvvm.f2bf16.rn"
 // CHECK: llvm.store {{.*}} {alignment = 16 : i64} : vector<8xbf16>, !llvm.ptr<1>
 // CHECK: llvm.mlir.global private constant @te_generated_0_device_code

@@ -1,0 +1,21 @@
+// A long row has a block of as many threads as its code needs, keeps the row in registers between its passes, and
+// widens bf16 from words and in the instruction that rounds.
+// RUN: te-compile %s --entry=step -o %t.ll --pipeline="target=sm_90 code-cache=false"
+// RUN: tr '\\' '\n' < %t.ll | FileCheck %s
+
+// 0A is a newline, at which `tr` has broken the string.
+// CHECK: te_generated_0_device_code
+// CHECK: 0A.maxntid 512
+// The code of aligned buffers loads each element once, in pairs, before the barriers of four groups and two reductions.
+// CHECK-COUNT-28: ld.global.b32
+// CHECK-NOT: ld.global
+// CHECK: cvt.rn.bf16x2.f32
+// CHECK-NOT: ld.global
+// CHECK-COUNT-8: bar.sync
+// CHECK-NOT: ld.global
+// CHECK-COUNT-14: st.global.v2.b16
+func.func @step(%x: tensor<8x14336xbf16>, %b: tensor<8x14336xbf16>) -> tensor<8x14336xbf16> {
+  %s = arith.addf %x, %b : tensor<8x14336xbf16>
+  %y = te.softmax %s {scale = 0.125 : f32} : tensor<8x14336xbf16>
+  return %y : tensor<8x14336xbf16>
+}
