@@ -42,8 +42,8 @@ private:
   };
   using UseRuns =
       function_ref<SmallVector<Value>(MutableArrayRef<Run>, ValueRange)>;
-  /// Takes what an element adds to a lane, by the number of the lane among those
-  /// that the thread has of all reductions of the pass.
+  /// Takes what an element adds to a lane, by the number of the lane among
+  /// those that the thread has of all reductions of the pass.
   using Reduce = function_ref<void(tert::RowReduceOp, int64_t lane, Value)>;
 
   void emitHostBody(Value begin, Value end) override;
