@@ -69,6 +69,10 @@ constexpr Region regions[] = {
      "%s = arith.addf %a, %b : !n\n"
      " %y = te.softmax %s {scale = 0.125 : f32} : !n",
      "!n"},
+    {"softmax + dropout bf16", "%a: !n, %s: tensor<2xi32>",
+     "%p = te.softmax %a {scale = 0.125 : f32} : !n\n"
+     " %y = te.dropout %p rng %s {probability = 0.1 : f32} : !n",
+     "!n"},
     {"gradient of softmax bf16", "%a: !n, %g: !n",
      "%y = te.softmax_backward %g, %a {scale = 0.125 : f32} : !n", "!n"},
     {"sum of products bf16", "%a: !n, %g: !n",

@@ -1,5 +1,4 @@
-//===- Access.cpp - loads, stores and conversions of generated code
-//--------===//
+//===- Access.cpp - how generated code loads, stores and converts ---------===//
 
 #include "CodeEmitter.h"
 

@@ -23,7 +23,7 @@ static constexpr int64_t kBitsOfThread = 128 * 32,
 /// kCodeOfGroups for a thread of a block has more groups. Those are few,
 /// because they add in turn.
 static constexpr int64_t kMostCode = 1536, kLittleCode = 512,
-                         kCodeOfGroups = 1024;
+                         kCodeOfGroups = 1024, kMostCodeOfBlock = 3072;
 /// The runs of a longer row that a thread loads before it uses the first, less
 /// if their code is too large.
 static constexpr int64_t kRunsAtATime = 4;
@@ -88,7 +88,11 @@ bool RowCode::fitsInWarp(int64_t mostCode) const {
 }
 
 void RowCode::planBlock() {
-  const int64_t lanes = cols % 2 == 0 ? 2 : 1;
+  // Four elements of a dropout share their random words.
+  const bool draws = !body.getOps<tert::DropoutOp>().empty();
+  int64_t lanes = draws ? 4 : 2;
+  while (cols % lanes != 0)
+    lanes /= 2;
   for (const RowPasses *of : {&keeping, &plain}) {
     if (cols * of->getKeptBits() > kBitsOfBlock)
       continue;
@@ -99,7 +103,7 @@ void RowCode::planBlock() {
     while (2 * most * kLanes / lanes <= kMostThreads &&
            codeOf(most) > kCodeOfGroups)
       most *= 2;
-    if (codeOf(most) > kMostCode)
+    if (codeOf(most) > kMostCodeOfBlock)
       continue;
     hasBlock = true;
     groups = most;

@@ -5,9 +5,10 @@
 //
 // Sums have the order of the lane sum of Kernels.td, as `row_sum` does. On a
 // GPU, a warp or a block computes a row. A thread of a warp has runs of
-// consecutive elements, and one of a block has elements of one or two lanes. A
-// block that has more threads than all lanes take consists of groups that do
-// not, each with a part of the columns, and they add to the lanes in turn.
+// consecutive elements, and one of a block has the elements of one, two or four
+// neighbouring lanes: 256, 128 or 64 threads have all lanes. A block has
+// several such groups of threads if its row is long. Each group has a part of
+// the columns, and the groups add to the lanes one after another.
 //
 //===----------------------------------------------------------------------===//
 
@@ -100,7 +101,7 @@ private:
   int64_t getRunsAtATime(int64_t length) const;
   /// Emits a loop over the runs of the thread. `use` takes those of an
   /// iteration and the values that the one before left, and returns those that
-  /// it leaves. Only the first group has runs.
+  /// it leaves. All columns are those of the first group.
   SmallVector<Value> emitRuns(Value base, Value thread, int64_t length,
                               ValueRange initial, UseRuns use);
   /// The runs of the thread among the next `runs` runs from column `begin` on,

@@ -2,6 +2,8 @@
 // widens bf16 from words and in the instruction that rounds.
 // RUN: te-compile %s --entry=step -o %t.ll --pipeline="target=sm_90 code-cache=false"
 // RUN: tr '\\' '\n' < %t.ll | FileCheck %s
+// RUN: te-compile %s --entry=drops -o %t.drops.ll --pipeline="target=sm_90 code-cache=false"
+// RUN: tr '\\' '\n' < %t.drops.ll | FileCheck %s --check-prefix=DROPS
 
 // 0A is a newline, at which `tr` has broken the string.
 // CHECK: te_generated_0_device_code
@@ -18,4 +20,18 @@ func.func @step(%x: tensor<8x14336xbf16>, %b: tensor<8x14336xbf16>) -> tensor<8x
   %s = arith.addf %x, %b : tensor<8x14336xbf16>
   %y = te.softmax %s {scale = 0.125 : f32} : tensor<8x14336xbf16>
   return %y : tensor<8x14336xbf16>
+}
+
+// Four elements share the random words of a dropout, so a thread has four neighbouring ones.
+// DROPS: te_generated_0_device_code
+// DROPS: 0A.maxntid 256
+// DROPS-COUNT-4: ld.global.v2.b32
+// DROPS-NOT: ld.global.v2
+// DROPS: bar.sync
+// DROPS-COUNT-4: st.global.v4.b16
+// DROPS: ld.global.b16
+func.func @drops(%x: tensor<8x4096xbf16>, %state: tensor<2xi32>) -> tensor<8x4096xbf16> {
+  %p = te.softmax %x {scale = 0.125 : f32} : tensor<8x4096xbf16>
+  %y = te.dropout %p rng %state {probability = 0.1 : f32} : tensor<8x4096xbf16>
+  return %y : tensor<8x4096xbf16>
 }

@@ -214,7 +214,7 @@ for number in range(arguments.programs):
     )
     made = [name for name, (kind, _) in program.values.items() if name[0] == "v" and kind in ("elements", "rows")]
     results = list(dict.fromkeys([made[-1], *(str(name) for name in rng.choice(made, 2))]))
-    measures = number % 3 == 2
+    measures = rng.random() < 0.3
     if measures:
         for name in (made[-1], program.draw("elements"), program.draw("elements")):
             results.append(program.emit(f"te.amax %{name} : {program.type_of(*program.values[name])}", "all", "f32"))
