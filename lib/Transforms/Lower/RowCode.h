@@ -1,4 +1,4 @@
-//===- RowCode.h - code of launches with reductions of rows -----*- C++ -*-===//
+//===- RowCode.h - code of launches with reductions of rows ---------------===//
 //
 // A row is visited in the passes of RowPasses. What has one value for a row is
 // computed once, between passes.
