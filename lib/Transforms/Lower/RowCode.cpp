@@ -66,7 +66,7 @@ bool RowCode::dividesByRow(Operation &op) const {
 
 /// Runs have 16 bytes in the widest type of an element, less if there would be
 /// threads without any.
-int64_t RowCode::getRunLength(int64_t threads) const {
+int64_t RowCode::getRunLength() const {
   unsigned widest = 16;
   for (auto [i, type] : llvm::enumerate(inputs))
     if (!isOfRow(body.getArgument(i)))
@@ -75,13 +75,13 @@ int64_t RowCode::getRunLength(int64_t threads) const {
     if (isOutputOfAll(i))
       widest = std::max(widest, type.getIntOrFloatBitWidth());
   int64_t length = 128 / widest;
-  while (length > 1 && (cols % length != 0 || cols < threads * length))
+  while (length > 1 && (cols % length != 0 || cols < kWarp * length))
     length /= 2;
   return length;
 }
 
 bool RowCode::fitsInWarp(int64_t mostCode) const {
-  const int64_t length = getRunLength(kWarp);
+  const int64_t length = getRunLength();
   const int64_t elements = llvm::divideCeil(cols, kWarp * length) * length;
   return length > 1 && elements * keeping.getKeptBits() <= kBitsOfThread &&
          elements * keeping.getCode() <= mostCode;
@@ -99,14 +99,14 @@ void RowCode::planBlock() {
     auto codeOf = [&](int64_t groups) -> int64_t {
       return llvm::divideCeil(cols, groups * kLanes) * lanes * of->getCode();
     };
-    int64_t most = 1;
-    while (2 * most * kLanes / lanes <= kMostThreads &&
-           codeOf(most) > kCodeOfGroups)
-      most *= 2;
-    if (codeOf(most) > kMostCodeOfBlock)
+    int64_t count = 1;
+    while (2 * count * kLanes / lanes <= kMostThreads &&
+           codeOf(count) > kCodeOfGroups)
+      count *= 2;
+    if (codeOf(count) > kMostCodeOfBlock)
       continue;
     hasBlock = true;
-    groups = most;
+    groups = count;
     threads = kLanes / lanes;
     planned = of;
     return;
@@ -239,9 +239,7 @@ void RowCode::emitHostRow(Value base, ValueRange lanes) {
 
 void RowCode::emitDeviceBody(Value count, Value aligned) {
   Value thread = special("tid.x"), block = special("ctaid.x");
-  int64_t length = getRunLength(threads);
-  if (hasBlock)
-    length = getLanesOfThread();
+  const int64_t length = hasBlock ? getLanesOfThread() : getRunLength();
   auto emitEither = [&](Value base, Value thread) {
     if (length == 1)
       return emitRow(base, thread, 1);

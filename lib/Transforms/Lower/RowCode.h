@@ -76,8 +76,8 @@ private:
 
   void emitHostRow(Value base, ValueRange lanes);
 
-  /// The most elements in a run of `threads` threads.
-  int64_t getRunLength(int64_t threads) const;
+  /// The most elements in a run of a warp's thread.
+  int64_t getRunLength() const;
   /// Whether a warp can have a row in registers, with no more code than
   /// `mostCode` for each thread.
   bool fitsInWarp(int64_t mostCode) const;
@@ -101,7 +101,7 @@ private:
   int64_t getRunsAtATime(int64_t length) const;
   /// Emits a loop over the runs of the thread. `use` takes those of an
   /// iteration and the values that the one before left, and returns those that
-  /// it leaves. All columns are those of the first group.
+  /// it leaves. In a block, the first group has all runs.
   SmallVector<Value> emitRuns(Value base, Value thread, int64_t length,
                               ValueRange initial, UseRuns use);
   /// The runs of the thread among the next `runs` runs from column `begin` on,

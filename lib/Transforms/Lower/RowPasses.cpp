@@ -74,7 +74,4 @@ void RowPasses::findUses(Block &body, unsigned pass, bool keepsValues) {
     code += codeOf(op);
     uses.insert_range(op.getOperands());
   }
-  for (Value argument : body.getArguments())
-    if (uses.contains(argument))
-      firstUse.try_emplace(argument, pass);
 }

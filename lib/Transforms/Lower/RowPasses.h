@@ -35,10 +35,8 @@ public:
   bool uses(unsigned pass, Value value) const {
     return used[pass].contains(value);
   }
-  /// The values of elements that are kept, and the pass that computes one.
-  ArrayRef<Value> getKept() const { return kept.getArrayRef(); }
+  /// Whether `value` of an element is kept after the first pass that uses it.
   bool isKept(Value value) const { return kept.contains(value); }
-  unsigned firstUseOf(Value value) const { return firstUse.lookup(value); }
 
   /// The size of the code of one element in all passes.
   int64_t getCode() const { return code; }
