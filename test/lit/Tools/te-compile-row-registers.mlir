@@ -4,6 +4,8 @@
 // RUN: tr '\\' '\n' < %t.ll | FileCheck %s
 // RUN: te-compile %s --entry=drops -o %t.drops.ll --pipeline="target=sm_90 code-cache=false"
 // RUN: tr '\\' '\n' < %t.drops.ll | FileCheck %s --check-prefix=DROPS
+// RUN: te-compile %s --entry=heavy -o %t.heavy.ll --pipeline="target=sm_90 code-cache=false"
+// RUN: tr '\\' '\n' < %t.heavy.ll | FileCheck %s --check-prefix=HEAVY
 
 // 0A is a newline, at which `tr` has broken the string.
 // CHECK: te_generated_0_device_code
@@ -34,4 +36,14 @@ func.func @drops(%x: tensor<8x4096xbf16>, %state: tensor<2xi32>) -> tensor<8x409
   %p = te.softmax %x {scale = 0.125 : f32} : tensor<8x4096xbf16>
   %y = te.dropout %p rng %state {probability = 0.1 : f32} : tensor<8x4096xbf16>
   return %y : tensor<8x4096xbf16>
+}
+
+// A row with much code has as many threads as a block can have.
+// HEAVY: te_generated_0_device_code
+// HEAVY: 0A.maxntid 1024
+// HEAVY: bar.sync
+func.func @heavy(%x: tensor<8x32768xbf16>) -> tensor<8x32768xbf16> {
+  %t = math.tanh %x : tensor<8x32768xbf16>
+  %y = te.softmax %t {scale = 0.125 : f32} : tensor<8x32768xbf16>
+  return %y : tensor<8x32768xbf16>
 }
